@@ -1,0 +1,3 @@
+"""torch-diode: learned kernel choices for torch.compile."""
+
+__version__ = "0.2.0"

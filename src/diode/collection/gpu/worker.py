@@ -1,0 +1,232 @@
+"""The process that owns one GPU. A kernel that kills the CUDA context kills this process and nothing else."""
+
+from __future__ import annotations
+
+import os
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from multiprocessing.connection import Connection
+from pathlib import Path
+from typing import Any, Final
+
+import torch
+
+from diode.collection.gpu.launcher import KernelLoader, KernelLoadError
+from diode.collection.gpu.messages import Broken, Done, Entry, Job, Outcome, Ready, Stop
+from diode.collection.gpu.operands import Operands
+from diode.collection.gpu.timer import InterleavedTimer, Sampled, sample_all
+from diode.collection.kernels.compiler import CompiledKernel
+from diode.collection.kernels.store import read_kernel
+from diode.integration.device import current_environment, current_hardware
+from diode.types import Choice, Failure, Timing
+
+CONTEXT_LOST: Final = 71
+"""Exit code for «a kernel killed the CUDA context»."""
+
+_KERNELS_IN_MEMORY: Final = 6000
+
+
+def serve(connection: Connection, device_index: int, trying: Any, command: str) -> None:
+    """Entry point of the process; `trying` tells the parent which entry runs, should this process die of it."""
+    device = torch.device("cuda", device_index)
+    torch.cuda.set_device(device)
+    worker = GpuWorker(device, trying)
+    timer = worker.timer
+    connection.send(Ready(current_environment(worker.hardware, command), timer.flush_bytes, timer.overhead_us))
+    while True:
+        try:
+            message = connection.recv()
+        except EOFError:
+            return
+        if isinstance(message, Stop):
+            return
+        try:
+            reply = worker.run(message)
+        except ContextLostError:
+            os._exit(CONTEXT_LOST)
+        connection.send(reply)
+
+
+class ContextLostError(Exception):
+    """No CUDA call will work in this process any more."""
+
+
+@dataclass
+class _Trial:
+    """One entry on its way: a launch that works, or the failure it ended with."""
+
+    entry: Entry
+    launch: Callable[[], object] | None = None
+    failure: Failure | None = None
+    errors: torch.Tensor | None = None
+
+
+class GpuWorker:
+    """Loads, checks and times the entries of jobs."""
+
+    def __init__(self, device: torch.device, trying: Any) -> None:
+        self.device = device
+        self.hardware = current_hardware(str(device))
+        self.timer = InterleavedTimer(device, self.hardware.l2_bytes or 0)
+        self._loader = KernelLoader(device, self.hardware.shared_memory_per_block or 0)
+        self._kernels: dict[str, CompiledKernel] = {}
+        self._checked: set[tuple[object, ...]] = set()
+        self._trying = trying
+        self._clock = _ClockReader(device)
+
+    def run(self, job: Job) -> Done | Broken:
+        started = time.perf_counter()
+        discarded = self.timer.discarded
+        try:
+            operands = Operands(job.problem, self.device)
+            trials = self._try_all(job, operands)
+        except torch.cuda.OutOfMemoryError as error:
+            return Broken(job.number, f"{job.problem}: {_first_line(error)}")
+        tried = time.perf_counter()
+        self._trying.value = -1
+        launches = [trial.launch for trial in trials if trial.launch is not None and trial.failure is None]
+        sampled = iter(
+            self._guarded(lambda: sample_all(self.timer, launches, job.repeats, lambda: time.perf_counter() - tried))
+        )
+        clock = self._clock.read()
+        outcomes = tuple(
+            Outcome(trial.entry.choice, None, trial.failure)
+            if trial.failure is not None
+            else _outcome(trial.entry.choice, next(sampled), clock)
+            for trial in trials
+        )
+        ended = time.perf_counter()
+        return Done(job.number, outcomes, tried - started, ended - tried, self.timer.discarded - discarded)
+
+    def _try_all(self, job: Job, operands: Operands) -> list[_Trial]:
+        """Launches each entry once, alone, so that one that kills the context is known by name."""
+        trials = []
+        for number, entry in enumerate(job.entries):
+            self._trying.value = number
+            trial = _Trial(entry)
+            trials.append(trial)
+            trial.launch, trial.failure = self._prepare(entry, operands)
+            if trial.launch is None:
+                continue
+            check = job.check and self._needs_check(job, entry)
+            if check:
+                operands.poison()
+            trial.failure = self._first_launch(trial.launch)
+            if trial.failure is None and check:
+                trial.errors = operands.errors()
+            self._guarded(torch.cuda.synchronize)
+        checked = [trial for trial in trials if trial.errors is not None]
+        if checked:
+            measured = self._guarded(
+                torch.stack([trial.errors for trial in checked if trial.errors is not None]).tolist
+            )
+            for trial, errors in zip(checked, measured, strict=True):
+                wrong = operands.verdict(*errors)
+                trial.failure = None if wrong is None else Failure("wrong_result", wrong)
+        return trials
+
+    def _prepare(self, entry: Entry, operands: Operands) -> tuple[Callable[[], object] | None, Failure | None]:
+        if entry.kernel is None:
+            launch = operands.backend_launch(entry.choice)
+            return launch, None if launch else Failure("unknown", "no such kernel in this PyTorch")
+        kernel = self._read(entry.kernel.path)
+        arguments = [operands.pointer(name) for name, kind in entry.kernel.signature if kind.startswith("*")]
+        try:
+            return self._loader.launch(
+                kernel, entry.kernel.signature, entry.kernel.grid, (*arguments, *entry.kernel.sizes)
+            ), None
+        except KernelLoadError as error:
+            return None, Failure(_load_failure(error.reason), str(error))
+        except RuntimeError as error:
+            return None, Failure("registers", _first_line(error))
+
+    def _first_launch(self, launch: Callable[[], object]) -> Failure | None:
+        try:
+            launch()
+        except RuntimeError as error:
+            self._guarded(torch.cuda.synchronize)
+            return Failure("crash", _first_line(error))
+        return None
+
+    def _guarded(self, action: Callable[[], Any]) -> Any:
+        """A CUDA error here is an earlier kernel's and leaves no usable context."""
+        try:
+            return action()
+        except torch.cuda.OutOfMemoryError:
+            raise
+        except RuntimeError as error:
+            raise ContextLostError(str(error)) from error
+
+    def _needs_check(self, job: Job, entry: Entry) -> bool:
+        """Once per kernel, layout, type and divisibility: what could make the same kernel right here and wrong there."""
+        problem = job.problem
+        kind = (
+            entry.choice,
+            problem.op,
+            problem.a.dtype,
+            problem.layout,
+            problem.allow_tf32,
+            problem.bias is None,
+            _divisibility(entry.choice, problem.M, problem.N, problem.K),
+            "static" if entry.kernel is not None and not entry.kernel.sizes else "family",
+        )
+        if kind in self._checked:
+            return False
+        self._checked.add(kind)
+        return True
+
+    def _read(self, path: str) -> CompiledKernel:
+        kernel = self._kernels.get(path)
+        if kernel is None:
+            if len(self._kernels) >= _KERNELS_IN_MEMORY:
+                self._kernels.clear()
+                self._loader.forget()
+            kernel = self._kernels[path] = read_kernel(Path(path))
+        return kernel
+
+
+class _ClockReader:
+    """The SM clock, where NVML can be had."""
+
+    def __init__(self, device: torch.device) -> None:
+        self._device = device
+        self._available = True
+        self.read()
+
+    def read(self) -> int | None:
+        if not self._available:
+            return None
+        try:
+            return int(torch.cuda.clock_rate(self._device)) or None
+        except (ModuleNotFoundError, RuntimeError):
+            self._available = False
+            return None
+
+
+def _divisibility(choice: Choice, m: int, n: int, k: int) -> tuple[object, ...]:
+    blocks = tuple(getattr(choice, name, 16) for name in ("block_m", "block_n", "block_k"))
+    return tuple(
+        (size % 16 == 0, size % block == 0, size < block) for size, block in zip((m, n, k), blocks, strict=True)
+    )
+
+
+def _outcome(choice: Choice, samples: Sampled | None, clock: int | None) -> Outcome:
+    if samples is None:
+        return Outcome(choice, None, Failure("timeout", "no sample free of launch latency could be had"))
+    timing = Timing(
+        time_us=round(samples.median, 4),
+        min_us=round(samples.minimum, 4),
+        spread=None if samples.spread is None else round(samples.spread, 5),
+        repeats=len(samples.samples),
+        clock_mhz=clock,
+    )
+    return Outcome(choice, timing, None)
+
+
+def _load_failure(reason: str) -> Any:
+    return reason if reason in ("shared_memory", "registers") else "unknown"
+
+
+def _first_line(error: BaseException) -> str:
+    return (str(error).strip().splitlines() or [type(error).__name__])[0][:400]
