@@ -9,11 +9,14 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from multiprocessing.connection import Connection, wait
 from types import SimpleNamespace
-from typing import Any, Final, Protocol
+from typing import TYPE_CHECKING, Any, Final, Protocol
 
 from diode.collection.gpu.messages import Broken, Done, Job, Ready, Stop
 from diode.errors import CollectionError
-from diode.types import Environment
+from diode.types import Environment, TimingMethod
+
+if TYPE_CHECKING:
+    from diode.collection.planning import KernelForm
 
 _START_SECONDS: Final = 180.0
 _SILENCE_SECONDS: Final = 45.0
@@ -41,12 +44,8 @@ class Executor(Protocol):
         """What the jobs run on."""
 
     @property
-    def flush_bytes(self) -> int:
-        """How much is written before each sample to empty the L2."""
-
-    @property
-    def overhead_us(self) -> float:
-        """What was subtracted from each sample: the reading of the instrument with nothing in it."""
+    def chooses_itself(self) -> bool:
+        """Whether it finds and compiles a problem's choices on its own: its jobs then come without entries."""
 
     @property
     def idle(self) -> int:
@@ -61,11 +60,16 @@ class Executor(Protocol):
     def replies(self, timeout: float) -> list[Reply]:
         """What has been finished; waits up to `timeout` for the first."""
 
+    def method(self, form: KernelForm, round_number: int) -> TimingMethod:
+        """How it times kernels of this form in this round."""
+
     def close(self) -> None: ...
 
 
 class InProcess:
     """Times on a GPU of this process: simple, and gone with the first kernel that kills the context."""
+
+    chooses_itself = False
 
     def __init__(self, device_index: int = 0, command: str = "") -> None:
         import torch
@@ -96,6 +100,9 @@ class InProcess:
             return []
         return [self._worker.run(self._jobs.pop(0))]
 
+    def method(self, form: KernelForm, round_number: int) -> TimingMethod:
+        return _gpu_method(self.flush_bytes, self.overhead_us, form, round_number)
+
     def close(self) -> None:
         self._jobs.clear()
 
@@ -113,6 +120,8 @@ class _GpuProcess:
 
 class ProcessPerGpu:
     """One process for each GPU; one that dies is started again, and the job it had is reported as lost."""
+
+    chooses_itself = False
 
     def __init__(self, device_indices: Sequence[int] = (0,), command: str = "") -> None:
         self._command = command
@@ -156,6 +165,9 @@ class ProcessPerGpu:
             elif gpu.jobs and self._silent(gpu):
                 replies += self._lose(number, gpu, "hung")
         return replies
+
+    def method(self, form: KernelForm, round_number: int) -> TimingMethod:
+        return _gpu_method(self.flush_bytes, self.overhead_us, form, round_number)
 
     def close(self) -> None:
         for gpu in self._gpus:
@@ -217,3 +229,15 @@ class ProcessPerGpu:
                 "check nvidia-smi, or measure on the CPU with --device cpu"
             )
         return answer
+
+
+def _gpu_method(flush_bytes: int, overhead_us: float, form: KernelForm, round_number: int) -> TimingMethod:
+    return TimingMethod(
+        timer="diode-sweep",
+        statistic="median",
+        flush_bytes=flush_bytes,
+        launch_hidden=True,
+        overhead_us=overhead_us,
+        kernel=form,
+        round=round_number,
+    )

@@ -26,11 +26,14 @@ from diode.collection.kernels.pool import (
 from diode.collection.kernels.store import kernel_path
 from diode.collection.planning import KernelForm, PlannedProblem, PlanRequest
 from diode.collection.sampling import ChoiceSample
+from diode.errors import CollectionError
 from diode.integration.lowering import SearchSpace
-from diode.types import AtenChoice, Choice, Failure, MMShape, TimingMethod
+from diode.types import AtenChoice, Choice, Failure, MMShape
 
 KERNELS_PER_TASK: Final = 6
 _LOSSES_PER_JOB: Final = 4
+_LOSSES_WITHOUT_ENTRIES: Final = 2
+"""Of a job whose executor chooses itself: there is no entry to leave out the next time."""
 _READY_JOBS: Final = 24
 _POLL_SECONDS: Final = 0.2
 _GRACE_SECONDS: Final = 15.0
@@ -89,10 +92,13 @@ class Sweep:
         problems: Iterable[MMShape],
         settings: SweepSettings,
         executor: Executor,
-        pool: WorkerPool,
+        pool: WorkerPool | None,
         journal: Journal,
         store: Path,
     ) -> None:
+        """An executor that chooses itself needs no pool: nothing is planned and compiled for it."""
+        if pool is None and not executor.chooses_itself:
+            raise CollectionError("this executor times kernels that a WorkerPool compiles: give the sweep one")
         self._settings = settings
         self._executor = executor
         self._pool = pool
@@ -116,15 +122,12 @@ class Sweep:
             if should_stop():
                 self._finish_running()
                 return False
-            self._plan_ahead()
-            self._feed_executor()
-            for result in self._pool.results(0.0 if self._executor.pending else _POLL_SECONDS):
-                if isinstance(result, Planned):
-                    self._take_plan(result)
-                elif isinstance(result, Compiled):
-                    self._take_kernels(dict(result.failures))
-                else:
-                    self._take_failed_task(result)
+            if self._executor.chooses_itself:
+                self._make_ready()
+            else:
+                self._plan_ahead()
+                self._feed_executor()
+                self._hear_pool(0.0 if self._executor.pending else _POLL_SECONDS)
             self._feed_executor()
             if self._executor.pending:
                 for reply in self._executor.replies(_POLL_SECONDS / 4):
@@ -132,9 +135,31 @@ class Sweep:
             show(self.progress)
         return True
 
+    def _make_ready(self) -> None:
+        """Gives problems to an executor that chooses itself: there is nothing to plan."""
+        while self._unplanned and len(self._ready) < self._executor.idle:
+            task = _Task(self._unplanned.popleft(), round=1)
+            task.planned = PlannedProblem(task.problem)
+            self._ready.append(self._number(task))
+
+    def _hear_pool(self, timeout: float) -> None:
+        for result in self._compilers.results(timeout):
+            if isinstance(result, Planned):
+                self._take_plan(result)
+            elif isinstance(result, Compiled):
+                self._take_kernels(dict(result.failures))
+            else:
+                self._take_failed_task(result)
+
+    @property
+    def _compilers(self) -> WorkerPool:
+        assert self._pool is not None
+        return self._pool
+
     def _finish_running(self) -> None:
         """Lets the jobs that the executor has begun end: they are seconds, and would have to be done again."""
-        self._pool.discard_waiting()
+        if self._pool is not None:
+            self._pool.discard_waiting()
         deadline = time.monotonic() + _GRACE_SECONDS
         while self._executor.pending and time.monotonic() < deadline:
             for reply in self._executor.replies(_POLL_SECONDS):
@@ -145,17 +170,21 @@ class Sweep:
         planning = sum(task.planned is None for task in self._tasks.values())
         while (
             self._unplanned
-            and planning < 2 * self._pool.size
-            and self._pool.backlog < 4 * self._pool.size
+            and planning < 2 * self._compilers.size
+            and self._compilers.backlog < 4 * self._compilers.size
             and len(self._ready) < _READY_JOBS
         ):
             self._begin(_Task(self._unplanned.popleft(), round=1))
             planning += 1
 
-    def _begin(self, task: _Task, only: tuple[Choice, ...] | None = None) -> None:
+    def _number(self, task: _Task) -> int:
         number = self._next_number
         self._next_number += 1
         self._tasks[number] = task
+        return number
+
+    def _begin(self, task: _Task, only: tuple[Choice, ...] | None = None) -> None:
+        number = self._number(task)
         request = PlanRequest(
             problem=task.problem,
             hardware=self._hardware,
@@ -163,9 +192,9 @@ class Sweep:
             sample=self._settings.sample if task.round == 1 else None,
             only=only,
             with_default_space=task.round == 2,
-            form=self._settings.form if task.round == 1 else "static",
+            form=self._form(task.round),
         )
-        self._pool.submit(PlanTask(number, request), urgent=True)
+        self._compilers.submit(PlanTask(number, request), urgent=True)
 
     def _take_plan(self, result: Planned) -> None:
         task = self._tasks[result.number]
@@ -183,7 +212,7 @@ class Sweep:
                 self._awaiting[key].append(result.number)
         for first in range(0, len(fresh), KERNELS_PER_TASK):
             kernels = tuple(fresh[first : first + KERNELS_PER_TASK])
-            self._pool.submit(CompileTask(kernels, self._target, self._store), urgent=task.round == 2)
+            self._compilers.submit(CompileTask(kernels, self._target, self._store), urgent=task.round == 2)
         self.progress.kernels_waiting += len(fresh)
         if not task.missing:
             self._ready.append(result.number)
@@ -204,7 +233,7 @@ class Sweep:
             if len(result.task.kernels) > 1:
                 # One of them did it; alone, each gets its own verdict.
                 for kernel in result.task.kernels:
-                    self._pool.submit(replace(result.task, kernels=(kernel,)))
+                    self._compilers.submit(replace(result.task, kernels=(kernel,)))
                 return
             self._take_kernels({result.task.kernels[0][0]: Failure("compile_error", result.reason)})
             return
@@ -249,6 +278,10 @@ class Sweep:
         task.losses += 1
         if loss.entry >= 0:
             task.lost[loss.job.entries[loss.entry].choice] = Failure("crash", loss.reason)
+        if self._executor.chooses_itself and task.losses >= _LOSSES_WITHOUT_ENTRIES:
+            del self._tasks[loss.job.number]
+            self._give_up(task.problem, loss.reason)
+            return
         if task.losses >= _LOSSES_PER_JOB:
             for entry in loss.job.entries:
                 task.lost.setdefault(entry.choice, Failure("unknown", f"its problem was given up: {loss.reason}"))
@@ -261,7 +294,7 @@ class Sweep:
         self._journal.append(
             JournalResult(
                 problem=task.problem,
-                method=self._method(task.round),
+                method=self._executor.method(self._form(task.round), task.round),
                 outcomes=tuple(JournalOutcome(o.choice, o.timing, o.failure) for o in outcomes),
                 final=follow_up is None,
             )
@@ -282,7 +315,7 @@ class Sweep:
         return [Outcome(choice, None, failure) for choice, failure in failed.items()]
 
     def _near_winners(self, task: _Task, outcomes: Iterable[Outcome]) -> tuple[Choice, ...] | None:
-        if not self._settings.confirm or task.round == 2:
+        if not self._settings.confirm or task.round == 2 or self._executor.chooses_itself:
             return None
         timed = [(outcome.timing.time_us, outcome.choice) for outcome in outcomes if outcome.timing is not None]
         if not timed:
@@ -290,16 +323,8 @@ class Sweep:
         bound = min(time_us for time_us, _ in timed) * (1.0 + self._settings.confirm_within)
         return tuple(choice for time_us, choice in timed if time_us <= bound or isinstance(choice, AtenChoice))
 
-    def _method(self, round_number: int) -> TimingMethod:
-        return TimingMethod(
-            timer="diode-sweep",
-            statistic="median",
-            flush_bytes=self._executor.flush_bytes,
-            launch_hidden=True,
-            overhead_us=self._executor.overhead_us,
-            kernel=self._settings.form if round_number == 1 else "static",
-            round=round_number,
-        )
+    def _form(self, round_number: int) -> KernelForm:
+        return self._settings.form if round_number == 1 else "static"
 
     def _note(self, task: _Task, outcomes: list[Outcome], done: Done, *, final: bool) -> None:
         progress = self.progress
