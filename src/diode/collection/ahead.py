@@ -1,4 +1,4 @@
-"""Compiles a sweep's kernels ahead of it, on a machine that need not have the GPU: its time then goes into timing alone."""
+"""Compiles a sweep's kernels ahead of it, on any machine: the GPU's time then goes into timing alone."""
 
 from __future__ import annotations
 
@@ -43,16 +43,15 @@ def compile_ahead(
     planning = 0
     while (waiting or planning or pool.busy) and not should_stop():
         while waiting and planning < pool.size and pool.backlog < 4 * pool.size:
-            request = PlanRequest(
-                waiting.popleft(), hardware, settings.space, settings.sample, form=settings.form
-            )
+            request = PlanRequest(waiting.popleft(), hardware, settings.space, settings.sample, form=settings.form)
             pool.submit(PlanTask(planning, request), urgent=True)
             planning += 1
         for result in pool.results(0.2):
             if isinstance(result, Planned):
                 planning -= 1
                 progress.problems_planned += 1
-                kernels = {planned.kernel.key: planned.kernel.source for planned in result.problem.choices if planned.kernel}
+                planned = [choice.kernel for choice in result.problem.choices if choice.kernel is not None]
+                kernels = {kernel.key: kernel.source for kernel in planned}
                 fresh = [(key, kernels[key]) for key in kernels if key not in known]
                 known.update(kernels)
                 progress.kernels += len(fresh)

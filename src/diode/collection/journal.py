@@ -1,4 +1,4 @@
-"""The file that a running collection appends to: framed, checked, and worth all but its last seconds after a kill -9."""
+"""The file that a running collection appends to: framed, checked, worth all but its last seconds after a kill -9."""
 
 from __future__ import annotations
 
@@ -89,7 +89,8 @@ class Journal:
             self._sync()
 
     def append(self, frame: Frame) -> None:
-        payload = msgspec.msgpack.encode(frame)
+        # Choices repeat from problem to problem: a tenth of the size for a hundredth of a second.
+        payload = zlib.compress(msgspec.msgpack.encode(frame), level=1)
         self._file.write(_FRAME.pack(len(payload), zlib.crc32(payload)) + payload)
         if time.monotonic() - self._synced > _SYNC_SECONDS:
             self._sync()
@@ -149,6 +150,6 @@ def _read_frames(path: Path) -> tuple[list[Frame], int]:
         payload = content[position + _FRAME.size : position + _FRAME.size + length]
         if len(payload) < length or zlib.crc32(payload) != checksum:
             break
-        frames.append(decoder.decode(payload))
+        frames.append(decoder.decode(zlib.decompress(payload)))
         position += _FRAME.size + length
     return frames, position

@@ -8,7 +8,7 @@ from typing import Literal
 
 from diode.collection.kernels.compiler import CompileTarget, kernel_key
 from diode.collection.kernels.pattern import KernelPattern, KernelSource, family_sizes, pattern_example
-from diode.collection.sampling import ChoiceSample
+from diode.collection.sampling import ChoiceList, ChoiceSample
 from diode.errors import UnsupportedError
 from diode.integration.lowering import SearchSpace, lowered
 from diode.types import (
@@ -62,7 +62,7 @@ class PlanRequest:
     problem: MMShape
     hardware: Hardware
     space: SearchSpace = "EXHAUSTIVE"
-    sample: ChoiceSample | None = None
+    sample: ChoiceSample | ChoiceList | None = None
     only: tuple[Choice, ...] | None = None
     with_default_space: bool = False
     """Whether the DEFAULT space's choices join those of `only`."""

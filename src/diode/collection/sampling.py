@@ -1,25 +1,27 @@
 """Which of a problem's choices to measure when not all are wanted.
 
-The draw is decided by hashes, so it is the same everywhere, and one config gets the same lot for all problems of a family:
-their samples overlap, and each kernel that is compiled is timed on many problems.
+The draw is decided by hashes, so it is the same everywhere, and one config gets the same lot for all problems of a
+family: their samples overlap, and each kernel that is compiled is timed on many problems.
 """
 
 from __future__ import annotations
 
 import hashlib
 import math
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 from diode.types import Choice, Hardware, MMShape, PersistentTMAConfig, TiledConfig, TritonGEMMConfig
+
+_TILED = (TritonGEMMConfig, PersistentTMAConfig)
 
 
 @dataclass(frozen=True)
 class ChoiceSample:
     """`count` tiled configs per problem: a share drawn evenly, the rest with a preference for plausible ones.
 
-    An even draw alone spends nearly all time on configs that no model needs to tell apart; a preference alone never learns
-    what is bad.
+    An even draw alone spends nearly all time on configs that no model needs to tell apart; a preference alone never
+    learns what is bad.
     """
 
     count: int
@@ -28,7 +30,7 @@ class ChoiceSample:
 
     def draw(self, problem: MMShape, choices: Sequence[Choice], hardware: Hardware) -> list[Choice]:
         """The sample in the order of `choices`; whatever is no tiled config is always in it."""
-        tiled = [choice for choice in choices if isinstance(choice, TritonGEMMConfig | PersistentTMAConfig)]
+        tiled = [choice for choice in choices if isinstance(choice, _TILED)]
         even_count = round(self.count * self.even_share)
         lots = {choice: self._lot(problem, choice) for choice in tiled}
         by_lot = sorted(tiled, key=lambda choice: lots[choice])
@@ -43,6 +45,26 @@ class ChoiceSample:
         family = (problem.op, problem.layout, problem.a.dtype, problem.allow_tf32, problem.K)
         digest = hashlib.sha256(repr((self.seed, family, choice)).encode()).digest()
         return int.from_bytes(digest[:7], "big") / 2**56
+
+
+@dataclass(frozen=True)
+class ChoiceList:
+    """A given list of configs; what follows from the problem (masks, layouts) comes from Inductor, not the list."""
+
+    configs: frozenset[tuple[object, ...]]
+
+    @classmethod
+    def of(cls, choices: Iterable[Choice]) -> ChoiceList:
+        return cls(frozenset(_tile(choice) for choice in choices if isinstance(choice, _TILED)))
+
+    def draw(self, problem: MMShape, choices: Sequence[Choice], hardware: Hardware) -> list[Choice]:
+        """Those of the list that Inductor generates for the problem, and whatever is no tiled config."""
+        return [choice for choice in choices if not isinstance(choice, _TILED) or _tile(choice) in self.configs]
+
+
+def _tile(config: TiledConfig) -> tuple[object, ...]:
+    kind = type(config).__name__
+    return (kind, config.block_m, config.block_n, config.block_k, config.num_stages, config.num_warps, config.group_m)
 
 
 def rough_cost(problem: MMShape, config: TiledConfig, hardware: Hardware) -> float:

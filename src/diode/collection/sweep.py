@@ -25,7 +25,7 @@ from diode.collection.kernels.pool import (
 )
 from diode.collection.kernels.store import kernel_path
 from diode.collection.planning import KernelForm, PlannedProblem, PlanRequest
-from diode.collection.sampling import ChoiceSample
+from diode.collection.sampling import ChoiceList, ChoiceSample
 from diode.errors import CollectionError
 from diode.integration.lowering import SearchSpace
 from diode.types import AtenChoice, Choice, Failure, MMShape
@@ -44,7 +44,7 @@ class SweepSettings:
     """What is measured of each problem, and how."""
 
     space: SearchSpace = "EXHAUSTIVE"
-    sample: ChoiceSample | None = None
+    sample: ChoiceSample | ChoiceList | None = None
     form: KernelForm = "family"
     repeats: Repeats = field(default_factory=Repeats)
     check: bool = True

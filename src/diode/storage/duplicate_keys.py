@@ -5,16 +5,14 @@ from __future__ import annotations
 import re
 from typing import Final
 
-import msgspec
-
-from diode.storage.flaws import Encoding, Flaw, joined
+from diode.storage.flaws import Encoding, Flaw, decoded, joined
 
 _JSON_SKELETON = re.compile(rb'"((?:[^"\\]+|\\.)*)"(\s*:)?|\{|\}')
 _JSON_STRUCTURE = re.compile(rb'"((?:[^"\\]+|\\.)*)"(\s*:)?|[{}\[\],]')
 
 
 def refuse_duplicate_keys(data: bytes, encoding: Encoding, place: str = "") -> None:
-    """Only for data that have been decoded without an error."""
+    """Only for data that msgspec has been through without an error, if only to skip them."""
     if encoding == "json":
         _refuse_in_json(data, place)
         return
@@ -35,12 +33,20 @@ def _refuse_in_json(data: bytes, place: str) -> None:
         elif token[2] is not None:
             key = _unescaped(token[1])
             if key in open_objects[-1]:
-                raise Flaw(joined(place, _json_place(data, token.start())), f"has the key {key.decode()!r} twice")
+                raise Flaw(joined(place, _json_place(data, token.start())), f"has the key {_text(key)!r} twice")
             open_objects[-1].add(key)
 
 
 def _unescaped(key: bytes) -> bytes:
-    return msgspec.json.decode(b'"%b"' % key, type=str).encode() if b"\\" in key else key
+    if b"\\" not in key:
+        return key
+    unescaped: str = decoded(b'"%b"' % key, str)
+    return unescaped.encode()
+
+
+def _text(key: bytes) -> str:
+    # What is decoded only later may still hold text that is not UTF-8.
+    return key.decode(errors="replace")
 
 
 def _json_place(data: bytes, end: int) -> str:
@@ -58,7 +64,7 @@ def _json_place(data: bytes, end: int) -> str:
             if isinstance(steps[-1], int):
                 steps[-1] += 1
         elif token[2] is not None:
-            steps[-1] = _unescaped(token[1]).decode()
+            steps[-1] = _text(_unescaped(token[1]))
     place = ""
     for step in steps[:-1]:
         place = f"{place}[{step}]" if isinstance(step, int) else joined(place, step)
@@ -115,7 +121,7 @@ class _MsgpackWalk:
         for _ in range(length):
             start = self.offset
             self.value(place)
-            key = msgspec.msgpack.decode(self.data[start : self.offset], type=str)
+            key: str = decoded(self.data[start : self.offset], str, "msgpack", place)
             if key in seen:
                 raise Flaw(place, f"has the key {key!r} twice")
             seen.add(key)

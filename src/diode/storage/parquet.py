@@ -85,6 +85,11 @@ def read_parquet(path: Path) -> Dataset:
         raise Flaw("", f"is damaged or no Parquet file: {error}") from error
     except UnicodeDecodeError as error:
         raise Flaw("", f"text that is not UTF-8: {error}") from error
+    except OSError as error:
+        if error.errno is None:
+            # Arrow's word for bytes that it cannot make sense of; what the system refuses carries a number.
+            raise Flaw("", f"is damaged or no Parquet file: {error}") from error
+        raise
     tables: dict[str, Any] = {}
     columns: dict[str, NDArray[Any]] = {}
     for name, column_name in _RECORD_COLUMNS.items():

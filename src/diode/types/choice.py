@@ -1,4 +1,4 @@
-"""What Inductor could run for a problem: a template with one config, or an extern kernel. Each kind has its own record."""
+"""What Inductor could run for a problem: a template with one config, or an extern kernel. Each kind has its record."""
 
 from __future__ import annotations
 
@@ -6,15 +6,26 @@ from typing import Annotated
 
 import msgspec
 
-from diode.types.problem import Name
+from diode.types.problem import LARGEST_FLOAT, Name
 
 Positive = Annotated[int, msgspec.Meta(ge=1, le=2**20)]
-Scalar = None | bool | int | float | str
+Scalar = None | bool | int | Annotated[float, msgspec.Meta(ge=-LARGEST_FLOAT, le=LARGEST_FLOAT)] | str
 Fields = tuple[tuple[str, Scalar], ...]
 """Name and value pairs, sorted by name: what a backend said beyond the fields that this version knows."""
 
 
-class TritonGEMMConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True, tag="triton_gemm"):
+class _Described(msgspec.Struct, frozen=True):
+    """A choice whose last field is what a backend said. Python takes True, 1 and 1.0 for equal; here they differ."""
+
+    def __eq__(self, other: object) -> bool:
+        if type(other) is not type(self) or not msgspec.Struct.__eq__(self, other):
+            return False
+        return _types_said(self) == _types_said(other)
+
+    __hash__ = msgspec.Struct.__hash__
+
+
+class TritonGEMMConfig(_Described, frozen=True, forbid_unknown_fields=True, tag="triton_gemm"):
     """One config of a tiled Triton template (`triton::mm`, `triton::bmm` and their like), as it ran."""
 
     template: Name
@@ -34,7 +45,7 @@ class TritonGEMMConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True, 
         return f"{_short(self.template)} {_tiles(self)}"
 
 
-class PersistentTMAConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True, tag="persistent_tma"):
+class PersistentTMAConfig(_Described, frozen=True, forbid_unknown_fields=True, tag="persistent_tma"):
     """One config of a persistent template that loads its tiles through tensor descriptors."""
 
     template: Name
@@ -77,7 +88,7 @@ class AtenChoice(msgspec.Struct, frozen=True, forbid_unknown_fields=True, tag="a
         return f"aten {self.kernel}"
 
 
-class CppTemplateConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True, tag="cpp_template"):
+class CppTemplateConfig(_Described, frozen=True, forbid_unknown_fields=True, tag="cpp_template"):
     """A choice of Inductor's C++ CPU templates, with the facts that the template gave of itself."""
 
     template: Name
@@ -87,7 +98,7 @@ class CppTemplateConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True,
         return self.template
 
 
-class OtherChoice(msgspec.Struct, frozen=True, forbid_unknown_fields=True, tag="other"):
+class OtherChoice(_Described, frozen=True, forbid_unknown_fields=True, tag="other"):
     """A kind of choice that this version does not know, kept whole as the backend described it."""
 
     backend: Name
@@ -100,6 +111,11 @@ class OtherChoice(msgspec.Struct, frozen=True, forbid_unknown_fields=True, tag="
 
 TiledConfig = TritonGEMMConfig | PersistentTMAConfig
 Choice = TritonGEMMConfig | PersistentTMAConfig | DecomposeKConfig | AtenChoice | CppTemplateConfig | OtherChoice
+
+
+def _types_said(choice: _Described) -> list[type[Scalar]]:
+    said: Fields = msgspec.structs.astuple(choice)[-1]
+    return [type(value) for _, value in said]
 
 
 def _short(template: str) -> str:

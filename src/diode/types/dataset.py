@@ -95,7 +95,8 @@ class Dataset:
 
     @property
     def succeeded(self) -> NDArray[np.bool_]:
-        return self.columns.failure_id == NO_INT
+        succeeded: NDArray[np.bool_] = self.columns.failure_id == NO_INT
+        return succeeded
 
     def measurement(self, row: int) -> Measurement:
         columns = self.columns

@@ -6,10 +6,10 @@ from typing import Annotated
 
 import msgspec
 
-from diode.types.problem import Name
+from diode.types.problem import LARGEST_FLOAT, Name
 
 Count = Annotated[int, msgspec.Meta(ge=0)]
-Rate = Annotated[float, msgspec.Meta(gt=0)]
+Rate = Annotated[float, msgspec.Meta(gt=0, le=LARGEST_FLOAT)]
 
 
 class Hardware(msgspec.Struct, frozen=True, forbid_unknown_fields=True):

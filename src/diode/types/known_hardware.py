@@ -1,4 +1,4 @@
-"""Devices described by record, for lowering and compiling where they are not at hand; values as their driver reports."""
+"""Devices described by record, to lower and compile for them where they are not; values as their driver reports."""
 
 from __future__ import annotations
 

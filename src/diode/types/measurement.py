@@ -9,9 +9,9 @@ import msgspec
 from diode.errors import InvalidRecordError
 from diode.types.choice import Choice
 from diode.types.hardware import Hardware
-from diode.types.problem import Name, Problem
+from diode.types.problem import LARGEST_FLOAT, Name, Problem
 
-Microseconds = Annotated[float, msgspec.Meta(gt=0)]
+Microseconds = Annotated[float, msgspec.Meta(gt=0, le=LARGEST_FLOAT)]
 FailureReason = Literal[
     "shared_memory",
     "registers",
@@ -35,7 +35,7 @@ class Timing(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
     time_us: Microseconds
     min_us: Microseconds | None = None
-    spread: Annotated[float, msgspec.Meta(ge=0)] | None = None
+    spread: Annotated[float, msgspec.Meta(ge=0, le=LARGEST_FLOAT)] | None = None
     """Interquartile range over median of the repeats."""
     repeats: Annotated[int, msgspec.Meta(ge=1)] | None = None
     clock_mhz: Annotated[int, msgspec.Meta(ge=1)] | None = None
@@ -50,7 +50,7 @@ class TimingMethod(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     flush_bytes: Annotated[int, msgspec.Meta(ge=0)] | None = None
     launch_hidden: bool | None = None
     """Whether the launch latency was kept out of the time."""
-    overhead_us: Annotated[float, msgspec.Meta(ge=0)] | None = None
+    overhead_us: Annotated[float, msgspec.Meta(ge=0, le=LARGEST_FLOAT)] | None = None
     """What was subtracted from each reading: that of the timer with nothing to time."""
     kernel: Literal["static", "family", "backend"] = "backend"
     """A kernel compiled for this problem alone, one that serves many sizes, or whatever the backend ran."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from typing import Annotated, Final, Literal
 
 import msgspec
@@ -13,6 +14,9 @@ Size = Annotated[int, msgspec.Meta(ge=0, lt=2**48)]
 Stride = Annotated[int, msgspec.Meta(gt=-(2**48), lt=2**48)]
 Name = Annotated[str, msgspec.Meta(min_length=1, max_length=200)]
 Layout = Literal["NN", "NT", "TN", "TT"]
+
+LARGEST_FLOAT: Final = sys.float_info.max
+"""The bound of every float in a record: JSON has no infinity."""
 
 BATCHED_OPS: Final = frozenset({"bmm", "baddbmm"})
 BIASED_OPS: Final = frozenset({"addmm", "baddbmm"})
@@ -115,7 +119,7 @@ class MMShape(msgspec.Struct, frozen=True, forbid_unknown_fields=True, tag="gemm
 
     @property
     def twin_group(self) -> tuple[int, int, int]:
-        """Equal for problems that must not be split between training and test: the same sizes, transposed or batched."""
+        """Equal for problems that must stay on one side of training and test: same sizes, transposed or batched."""
         return (min(self.M, self.N), max(self.M, self.N), self.K)
 
     def __str__(self) -> str:

@@ -56,7 +56,7 @@ class Operands:
         self.out.fill_(float("nan"))
 
     def errors(self) -> torch.Tensor:
-        """Relative and largest error of the output, left on the GPU: to wait for each would cost more than to compute."""
+        """Relative and largest error of the output, left on the GPU: waiting for each would cost more than the work."""
         if self._reference is None:
             self._reference = self._compute_reference()
             self._norm = torch.linalg.vector_norm(self._reference)

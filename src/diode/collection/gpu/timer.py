@@ -1,8 +1,9 @@
 """Times launches so that the time is the kernel's own.
 
-Each sample is `flush, event, launch, event`, enqueued while the GPU is kept busy, and proves itself: when the launch had been
-enqueued before the GPU reached the first event, no launch latency can be in the sample. A sample without that proof is
-thrown away and taken again. What two events with nothing between them read is measured at the start and subtracted.
+Each sample is `flush, event, launch, event`, enqueued while the GPU is kept busy, and proves itself: when the launch
+had been enqueued before the GPU reached the first event, no launch latency can be in the sample. A sample without that
+proof is thrown away and taken again. What two events with nothing between them read is measured at the start and
+subtracted.
 `docs/timing.md` shows by measurements that this is right.
 """
 

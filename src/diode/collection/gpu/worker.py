@@ -15,7 +15,7 @@ import torch
 from diode.collection.gpu.launcher import KernelLoader, KernelLoadError
 from diode.collection.gpu.messages import Broken, Done, Entry, Job, Outcome, Ready, Stop
 from diode.collection.gpu.operands import Operands
-from diode.collection.gpu.timer import InterleavedTimer, Sampled, sample_all
+from diode.collection.gpu.timer import InterleavedTimer, Repeats, Sampled, sample_all
 from diode.collection.kernels.compiler import CompiledKernel
 from diode.collection.kernels.store import read_kernel
 from diode.integration.device import current_environment, current_hardware
@@ -25,6 +25,8 @@ CONTEXT_LOST: Final = 71
 """Exit code for «a kernel killed the CUDA context»."""
 
 _KERNELS_IN_MEMORY: Final = 6000
+_FIRST_LAUNCH_COUNTS_US: Final = 1000.0
+"""A first launch is timed with its launch latency, up to 20 us, and a warm L2: above this, neither matters."""
 
 
 def serve(connection: Connection, device_index: int, trying: Any, command: str) -> None:
@@ -60,6 +62,7 @@ class _Trial:
     launch: Callable[[], object] | None = None
     failure: Failure | None = None
     errors: torch.Tensor | None = None
+    first_us: float = 0.0
 
 
 class GpuWorker:
@@ -74,6 +77,7 @@ class GpuWorker:
         self._checked: set[tuple[object, ...]] = set()
         self._trying = trying
         self._clock = _ClockReader(device)
+        self._events = [torch.cuda.Event(enable_timing=True) for _ in range(2)]
 
     def run(self, job: Job) -> Done | Broken:
         started = time.perf_counter()
@@ -85,19 +89,32 @@ class GpuWorker:
             return Broken(job.number, f"{job.problem}: {_first_line(error)}")
         tried = time.perf_counter()
         self._trying.value = -1
-        launches = [trial.launch for trial in trials if trial.launch is not None and trial.failure is None]
-        sampled = iter(
-            self._guarded(lambda: sample_all(self.timer, launches, job.repeats, lambda: time.perf_counter() - tried))
-        )
+        samples = self._sample(trials, job.repeats, lambda: time.perf_counter() - tried)
         clock = self._clock.read()
         outcomes = tuple(
             Outcome(trial.entry.choice, None, trial.failure)
             if trial.failure is not None
-            else _outcome(trial.entry.choice, next(sampled), clock)
-            for trial in trials
+            else _outcome(trial.entry.choice, sampled, clock)
+            for trial, sampled in zip(trials, samples, strict=True)
         )
         ended = time.perf_counter()
         return Done(job.number, outcomes, tried - started, ended - tried, self.timer.discarded - discarded)
+
+    def _sample(self, trials: list[_Trial], repeats: Repeats, elapsed: Callable[[], float]) -> list[Sampled | None]:
+        """For each trial its samples; a choice whose long first launch was hopeless is not launched again."""
+        samples: list[Sampled | None] = [None] * len(trials)
+        working = [number for number, trial in enumerate(trials) if trial.failure is None]
+        best = min((trials[number].first_us for number in working), default=0.0)
+        bound = max(repeats.hopeless * best, _FIRST_LAUNCH_COUNTS_US)
+        # A library's first launch says nothing: it chooses and sets up its kernels then.
+        wanted = [n for n in working if trials[n].entry.kernel is None or trials[n].first_us <= bound]
+        for number in set(working).difference(wanted):
+            samples[number] = Sampled((trials[number].first_us,))
+        launches = [launch for number in wanted if (launch := trials[number].launch) is not None]
+        timed = self._guarded(lambda: sample_all(self.timer, launches, repeats, elapsed))
+        for number, sampled in zip(wanted, timed, strict=True):
+            samples[number] = sampled
+        return samples
 
     def _try_all(self, job: Job, operands: Operands) -> list[_Trial]:
         """Launches each entry once, alone, so that one that kills the context is known by name."""
@@ -116,6 +133,9 @@ class GpuWorker:
             if trial.failure is None and check:
                 trial.errors = operands.errors()
             self._guarded(torch.cuda.synchronize)
+            if trial.failure is None:
+                start, end = self._events
+                trial.first_us = start.elapsed_time(end) * 1000.0
         checked = [trial for trial in trials if trial.errors is not None]
         if checked:
             measured = self._guarded(
@@ -142,11 +162,14 @@ class GpuWorker:
             return None, Failure("registers", _first_line(error))
 
     def _first_launch(self, launch: Callable[[], object]) -> Failure | None:
+        start, end = self._events
+        start.record()
         try:
             launch()
         except RuntimeError as error:
             self._guarded(torch.cuda.synchronize)
             return Failure("crash", _first_line(error))
+        end.record()
         return None
 
     def _guarded(self, action: Callable[[], Any]) -> Any:
@@ -159,7 +182,7 @@ class GpuWorker:
             raise ContextLostError(str(error)) from error
 
     def _needs_check(self, job: Job, entry: Entry) -> bool:
-        """Once per kernel, layout, type and divisibility: what could make the same kernel right here and wrong there."""
+        """Once per kernel, layout, type and divisibility: what could make a kernel right here and wrong there."""
         problem = job.problem
         kind = (
             entry.choice,

@@ -1,9 +1,9 @@
 """From one kernel that Inductor rendered to the sources of all kernels of its kind.
 
 Inductor writes sizes, strides and the config as literals, so each new size would be a new kernel. A pattern knows which
-literal is which size. It gives back exactly Inductor's text for any problem and config of its kind (`static`), or a kernel
-that takes M and N as arguments and serves a whole family of problems (`family`). K stays a literal in both: it decides
-whether the K loop is unrolled and its loads are masked.
+literal is which size. It gives back exactly Inductor's text for any problem and config of its kind (`static`), or a
+kernel that takes M and N as arguments and serves a whole family of problems (`family`). K stays a literal in both: it
+decides whether the K loop is unrolled and its loads are masked.
 """
 
 from __future__ import annotations
@@ -80,7 +80,7 @@ class KernelPattern:
         return self._source(self._fill(_size_values(problem), config), config)
 
     def family(self, problem: MMShape, config: TiledConfig) -> KernelSource:
-        """A kernel for all problems that differ from `problem` in M and N only, with the same units and layout tests."""
+        """A kernel for all problems that differ from this one in M and N only, with the same units and layout tests."""
         units = SizeUnits.of(problem)
         values = _size_values(problem)
         decided = _decide_layout_tests(self.text, self._fill(values, config), values, config)

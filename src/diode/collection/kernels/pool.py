@@ -92,8 +92,7 @@ def _serve(connection: Connection) -> None:
             return
         try:
             result = perform(task, planner)
-        except Exception as error:
-            # Whatever a task raises is its result; the process goes on with the next one.
+        except Exception as error:  # noqa: BLE001  # whatever a task raises is its result; the process goes on
             result = TaskFailed(task, f"{type(error).__name__}: {str(error)[:400]}")
         connection.send(result)
 

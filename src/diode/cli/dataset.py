@@ -1,0 +1,78 @@
+"""The commands on data sets: stats, merge, convert."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import msgspec
+import typer
+
+from diode.cli.console import out
+from diode.cli.tables import print_fastest, print_statistics
+from diode.errors import UsageError
+from diode.storage import merge, read_datasets, statistics, write_dataset
+from diode.storage.files import dataset_format
+from diode.types import Dataset, DatasetBuilder
+
+app = typer.Typer(help="Look into data sets, merge and convert them.", no_args_is_help=True)
+
+Inputs = Annotated[list[Path], typer.Argument(help="Data sets, or folders of them.")]
+Output = Annotated[Path, typer.Option(help="The file to write; its suffix tells the format.")]
+
+
+@app.command()
+def stats(
+    inputs: Inputs,
+    fastest: Annotated[int, typer.Option(min=0, help="Show the fastest choice of so many problems.")] = 10,
+    json: Annotated[bool, typer.Option("--json", help="Print the statistics as JSON.")] = False,
+) -> None:
+    """Say what is in data sets: problems, choices, failures, and the fastest choice of each problem."""
+    dataset = _read(inputs)
+    found = statistics(dataset)
+    if json:
+        out.print_json(msgspec.json.encode(found).decode())
+        return
+    print_statistics(out, found)
+    if fastest:
+        print_fastest(out, dataset, fastest)
+
+
+@app.command("merge")
+def merge_(context: typer.Context, inputs: Inputs, output: Output) -> None:
+    """Write several data sets as one; of a measurement taken twice the better-timed one stays."""
+    dataset_format(output, context.obj.format)
+    datasets = [read_datasets(path) for path in inputs]
+    merged = merge(datasets)
+    write_dataset(merged, output, context.obj.format)
+    given = sum(map(len, datasets))
+    out.print(f"{output}: {len(merged)} measurements of {given} in {len(inputs)} data sets", markup=False)
+
+
+@app.command()
+def convert(
+    context: typer.Context,
+    input: Annotated[Path, typer.Argument(help="A data set, also one of the public torch-diode 0.1.")],
+    output: Annotated[Path, typer.Argument(help="The file to write: .parquet, .msgpack, .json, or .csv to export.")],
+) -> None:
+    """Write a data set in another format."""
+    is_csv = output.suffix == ".csv"
+    if is_csv and context.obj.format is not None:
+        raise UsageError(f"{output}: the suffix contradicts --format {context.obj.format}: give one of them")
+    if not is_csv:
+        dataset_format(output, context.obj.format)
+    dataset = _read([input])
+    if is_csv:
+        from diode.storage.csv_export import write_csv
+
+        write_csv(dataset, output)
+    else:
+        write_dataset(dataset, output, context.obj.format)
+    out.print(f"{output}: {len(dataset)} measurements", markup=False)
+
+
+def _read(inputs: list[Path]) -> Dataset:
+    builder = DatasetBuilder()
+    for path in inputs:
+        builder.extend(read_datasets(path))
+    return builder.build()
