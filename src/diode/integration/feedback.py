@@ -26,7 +26,7 @@ from torch._inductor import config as inductor_config
 from torch._inductor.ir import ChoiceCaller
 from torch._inductor.runtime import benchmarking
 from torch._inductor.select_algorithm import AlgorithmSelectorCache, get_algorithm_selector_cache
-from torch._inductor.utils import has_free_symbols
+from torch._inductor.utils import fresh_cache, has_free_symbols
 
 from diode.errors import UnsupportedError
 from diode.integration.conversion import choice_from_caller, problem_from_nodes
@@ -110,6 +110,17 @@ def autotuning_observed(saver: Saver, preprocessing: Preprocessing) -> Iterator[
         selector.feedback_saver_fns = [known for known in selector.feedback_saver_fns if known is not saver]
         selector.preprocessing_fns = [known for known in selector.preprocessing_fns if known is not preprocessing]
         _freshness.detach(selector)
+
+
+@contextmanager
+def everything_measured(folder: str | None = None) -> Iterator[None]:
+    """Inside, compiles measure all choices that Inductor has, with nothing remembered; their files go to `folder`.
+
+    On a CPU it has a choice only where the second operand is a weight, and weights are frozen.
+    """
+    settings = {"max_autotune": True, "freezing": True, "autotune_num_choices_displayed": 0}
+    with fresh_cache(dir=folder), inductor_config.patch(settings):
+        yield
 
 
 def remember_offered(choices: Sequence[ChoiceCaller]) -> None:
