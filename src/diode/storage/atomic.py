@@ -20,9 +20,8 @@ def replacing(path: Path) -> Iterator[BinaryIO]:
     """A binary file that takes the place of `path` when the block ends well, and leaves no trace when it does not.
 
     A reader sees the old content or the new, never a part, even when the machine stops: the content is on the disk
-    before the name points to it. Where the system can, the file has no name until it is whole: then
-    not even a process killed while it writes leaves anything behind. A link is followed, so that its target is what is
-    replaced.
+    before the name points to it. Where the system can, the file has no name until it is whole: then not even a process
+    killed while it writes leaves anything behind. A link is followed, so that its target is what is replaced.
     """
     target = Path(os.path.realpath(path))
     temporary = target.with_name(f".{target.name[:200]}.{secrets.token_hex(8)}{TEMPORARY_SUFFIX}")

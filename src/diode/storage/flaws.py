@@ -36,7 +36,7 @@ def naming_file(path: Path) -> Iterator[None]:
     try:
         yield
     except Flaw as flaw:
-        raise FileFormatError(f"{path}: {_shortened(str(flaw))}") from flaw
+        raise FileFormatError(f"{path}: {_one_line(str(flaw))}") from flaw
     except MemoryError as cause:
         raise FileFormatError(f"{path}: what it says it holds does not fit into memory") from cause
     except OSError as cause:
@@ -63,5 +63,7 @@ def joined(outer: str, inner: str) -> str:
     return f"{outer}.{inner}" if outer and inner and not inner.startswith("[") else outer + inner
 
 
-def _shortened(message: str) -> str:
-    return message if len(message) <= _LONGEST_MESSAGE else f"{message[:_LONGEST_MESSAGE]}..."
+def _one_line(message: str) -> str:
+    """Short, and without what a hostile file could do to the reader's terminal."""
+    shortened = message if len(message) <= _LONGEST_MESSAGE else f"{message[:_LONGEST_MESSAGE]}..."
+    return "".join(letter if letter.isprintable() else ascii(letter)[1:-1] for letter in shortened)

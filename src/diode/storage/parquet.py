@@ -75,10 +75,11 @@ def write_parquet(dataset: Dataset, file: BinaryIO) -> None:
 
 def read_parquet(path: Path) -> Dataset:
     try:
-        with pq.ParquetFile(
-            path, read_dictionary=list(_RECORD_COLUMNS.values()), page_checksum_verification=True
-        ) as file:
-            expected_checksum = _check_header(file)
+        with path.open("rb") as opened:
+            # In two steps, since Arrow wants the columns that it is to read as dictionaries to be there.
+            expected_checksum = _check_header(pq.ParquetFile(opened))
+            dictionaries = list(_RECORD_COLUMNS.values())
+            file = pq.ParquetFile(opened, read_dictionary=dictionaries, page_checksum_verification=True)
             table = file.read().unify_dictionaries()
         table.validate(full=True)
     except pa.ArrowException as error:
@@ -119,7 +120,7 @@ def _check_header(file: Any) -> str:
         column_type = schema.field(name).type
         if name in _TIMING_TYPES and column_type != _TIMING_TYPES[name]:
             raise Flaw(f"column {name}", f"holds {column_type}, not {_TIMING_TYPES[name]}")
-        if name not in _TIMING_TYPES and not _is_text_dictionary(column_type):
+        if name not in _TIMING_TYPES and not _is_text(column_type):
             raise Flaw(f"column {name}", f"holds {column_type}, not strings")
     if file.metadata.num_rows > MOST_ROWS:
         raise Flaw("", f"claims {file.metadata.num_rows} rows, more than the {MOST_ROWS} that a file may hold")
@@ -127,10 +128,9 @@ def _check_header(file: Any) -> str:
     return stored_checksum.decode(errors="replace")
 
 
-def _is_text_dictionary(column_type: Any) -> bool:
-    if not pa.types.is_dictionary(column_type):
-        return False
-    return bool(pa.types.is_string(column_type.value_type) or pa.types.is_large_string(column_type.value_type))
+def _is_text(column_type: Any) -> bool:
+    value_type = column_type.value_type if pa.types.is_dictionary(column_type) else column_type
+    return bool(pa.types.is_string(value_type) or pa.types.is_large_string(value_type))
 
 
 def _records(column: Any, name: str, column_name: str) -> tuple[tuple[Any, ...], NDArray[np.int32]]:
