@@ -1,4 +1,4 @@
-"""The file that a running collection appends to: framed, checked, worth all but its last seconds after a kill -9."""
+"""The file that a running collection appends to: whole after a kill -9, short of some seconds after a power cut."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ import time
 import zlib
 from pathlib import Path
 from types import TracebackType
-from typing import Final
+from typing import BinaryIO, Final
 
 import msgspec
 
@@ -68,7 +68,8 @@ class Journal:
         self.path = path
         self.finished: set[MMShape] = set()
         self._synced = time.monotonic()
-        if path.exists():
+        self._file: BinaryIO
+        if path.exists() and path.stat().st_size > 0:
             frames, end = _read_frames(path)
             if not frames or not isinstance(frames[0], JournalHeader):
                 raise FileFormatError(f"{path}: not a journal of this version; remove it to start again")
@@ -83,7 +84,7 @@ class Journal:
             self._file.seek(end)
         else:
             path.parent.mkdir(parents=True, exist_ok=True)
-            self._file = path.open("xb")
+            self._file = path.open("wb")
             self._file.write(_MAGIC)
             self.append(JournalHeader(plan))
             self._sync()
@@ -92,6 +93,7 @@ class Journal:
         # Choices repeat from problem to problem: a tenth of the size for a hundredth of a second.
         payload = zlib.compress(msgspec.msgpack.encode(frame), level=1)
         self._file.write(_FRAME.pack(len(payload), zlib.crc32(payload)) + payload)
+        self._file.flush()
         if time.monotonic() - self._synced > _SYNC_SECONDS:
             self._sync()
 
@@ -112,7 +114,6 @@ class Journal:
         self.close()
 
     def _sync(self) -> None:
-        self._file.flush()
         os.fsync(self._file.fileno())
         self._synced = time.monotonic()
 
@@ -138,18 +139,42 @@ def journal_dataset(path: Path) -> Dataset:
 
 
 def _read_frames(path: Path) -> tuple[list[Frame], int]:
-    """All whole frames, and where the last of them ends."""
+    """All whole frames, and where the last of them ends. Nothing but a torn end is passed over in silence."""
     content = path.read_bytes()
     if not content.startswith(_MAGIC):
         raise FileFormatError(f"{path}: not a journal of this version; remove it to start again")
     decoder = msgspec.msgpack.Decoder(Frame)
     frames: list[Frame] = []
     position = len(_MAGIC)
-    while position + _FRAME.size <= len(content):
-        length, checksum = _FRAME.unpack_from(content, position)
-        payload = content[position + _FRAME.size : position + _FRAME.size + length]
-        if len(payload) < length or zlib.crc32(payload) != checksum:
-            break
-        frames.append(decoder.decode(zlib.decompress(payload)))
-        position += _FRAME.size + length
+    while (payload := _payload(content, position)) is not None:
+        try:
+            frames.append(decoder.decode(zlib.decompress(payload)))
+        except (zlib.error, msgspec.DecodeError) as error:
+            raise FileFormatError(
+                f"{path}: record {len(frames)} is not of this version ({error}); finish the collection with the diode "
+                "that began it, or remove the file to start again"
+            ) from error
+        position += _FRAME.size + len(payload)
+    if _payload(content, position + _FRAME.size + _length(content, position)) is not None:
+        raise FileFormatError(
+            f"{path}: damaged at byte {position}, with whole records after it; restore the file from a copy, cut it "
+            f"to {position} bytes to keep the {len(frames)} records before, or remove it to start again"
+        )
     return frames, position
+
+
+def _payload(content: bytes, position: int) -> bytes | None:
+    """The payload of the frame that begins here, or None where no whole frame does."""
+    if position + _FRAME.size > len(content):
+        return None
+    length, checksum = _FRAME.unpack_from(content, position)
+    payload = content[position + _FRAME.size : position + _FRAME.size + length]
+    # A power cut may leave zeros, which would pass for a frame without content.
+    return payload if len(payload) == length > 0 and zlib.crc32(payload) == checksum else None
+
+
+def _length(content: bytes, position: int) -> int:
+    if position + _FRAME.size > len(content):
+        return 0
+    length: int = _FRAME.unpack_from(content, position)[0]
+    return length

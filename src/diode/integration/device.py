@@ -169,7 +169,7 @@ def _commit(root: Path) -> str:
 def _template_hashes() -> tuple[tuple[str, str], ...]:
     """The hash of each Triton template that this torch has: another hash under the same uid is another kernel."""
     try:
-        import torch._inductor.lowering  # noqa: F401  # registers the templates
+        import torch._inductor.compile_fx  # noqa: F401  # registers all templates, those of its graph passes too
         from torch._inductor.select_algorithm import TritonTemplate
     except ImportError:
         return ()
