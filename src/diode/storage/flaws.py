@@ -14,7 +14,7 @@ from diode.errors import FileAccessError, FileFormatError
 
 Encoding = Literal["json", "msgpack"]
 
-_PLACE = re.compile(r"(?P<what>.*) - at `(?:key in )?\$\.?(?P<place>.*)`", re.DOTALL)
+_PLACE = re.compile(r"(?P<what>.*) - at (?:`key` in )?`\$\.?(?P<place>.*)`", re.DOTALL)
 _LONGEST_MESSAGE = 600
 
 

@@ -91,7 +91,8 @@ def _line(problem: MMShape, number: int) -> str:
     place = f"problem {number} ({problem})"
     try:
         encoded = msgspec.json.encode(form_of(problem))
-        read_again = problem_of(problem.op, decoded(encoded, ShapeForm))
+        op: str = decoded(msgspec.json.encode(problem.op), Name)
+        read_again = problem_of(op, decoded(encoded, ShapeForm))
     except (Flaw, TypeError, ValueError) as cause:
         raise InvalidRecordError(f"not written, since it could not be read again: {place}: {cause}") from cause
     if read_again != problem:
