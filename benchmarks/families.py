@@ -1,8 +1,8 @@
 """Do kernels that serve a family of sizes compile to the same as static ones? Needs no GPU.
 
-For many (problem, config) pairs both forms are compiled for a described H200 and compared: shared memory, registers, stack
-(spills), asynchronous copies, tensor-core instructions, vector stores, size of the machine code. The static form is also
-compared, letter by letter, with what Inductor itself renders. Usage:
+For many (problem, config) pairs both forms are compiled for a described H200 and compared: shared memory, registers,
+stack (spills), asynchronous copies, tensor-core instructions, vector stores. The static form is also compared, letter
+by letter, with what Inductor itself renders. Usage:
 python benchmarks/families.py --pairs 240 --output benchmarks/results/families_sm90.json
 """
 
@@ -19,7 +19,6 @@ from pathlib import Path
 from typing import Any
 
 import triton.backends.nvidia
-from provenance import provenance
 
 from diode.collection.kernels.compiler import CompileTarget, triton_compile
 from diode.collection.kernels.pattern import KernelSource
@@ -28,6 +27,7 @@ from diode.collection.samplers import FamilySampler, LogNormalSampler
 from diode.integration.lowering import lowered
 from diode.types import Hardware, MMShape, PersistentTMAConfig, TritonGEMMConfig
 from diode.types.known_hardware import H200
+from provenance import provenance
 
 COUNTED = {
     "async_copies": r"cp\.async\.c[ag]",
@@ -47,9 +47,7 @@ def compiled_facts(source: KernelSource, target: CompileTarget) -> dict[str, int
     with tempfile.NamedTemporaryFile(suffix=".cubin") as file:
         file.write(compiled.kernel)
         file.flush()
-        usage = subprocess.run(
-            [CUOBJDUMP, "-res-usage", file.name], capture_output=True, text=True, check=True
-        ).stdout
+        usage = subprocess.run([CUOBJDUMP, "-res-usage", file.name], capture_output=True, text=True, check=True).stdout
     found = re.search(r"REG:(\d+) STACK:(\d+)", usage)
     assert found is not None
     return {**facts, "shared": compiled.metadata.shared, "registers": int(found[1]), "stack": int(found[2])}
@@ -93,7 +91,8 @@ def main() -> None:
             picked = lots.choice(tiled)
             rendered = picked.render()
         config = picked.choice
-        assert isinstance(config, TritonGEMMConfig | PersistentTMAConfig) and rendered is not None
+        assert isinstance(config, TritonGEMMConfig | PersistentTMAConfig)
+        assert rendered is not None
         pattern = planner.pattern(problem, config, hardware)
         static = pattern.static(problem, config)
         texts["same" if static.text == rendered.source else "different"] += 1

@@ -1,8 +1,9 @@
 """Is the sweep's timer right from 3 us to 5 ms? Compares it with independent ways to time the same kernels.
 
 For each kernel: the sweep's timer (median and minimum of interleaved, flushed samples), the same again, Inductor's own
-benchmarker, the profiler's record of when the GPU began and ended the kernel, and the difference between a CUDA graph of
-flush and kernel and one of flushes alone. Usage: python benchmarks/timing.py --output benchmarks/results/timing_h200.json
+benchmarker, the profiler's record of when the GPU began and ended the kernel, and the difference between a CUDA graph
+of flush and kernel and one of flushes alone.
+Usage: python benchmarks/timing.py --output benchmarks/results/timing_h200.json
 """
 
 from __future__ import annotations
@@ -88,9 +89,8 @@ def main() -> None:
     target = CompileTarget.of(hardware)
     planner = Planner()
     rows = []
-    print(
-        f"{'problem':44} {'kernel':34} {'sweep':>8} {'again':>8} {'min':>8} {'inductor':>8} {'profiler':>8} {'graph':>8}  us"
-    )
+    titles = ("sweep", "again", "min", "inductor", "profiler", "graph")
+    print(f"{'problem':44} {'kernel':34} {' '.join(f'{title:>8}' for title in titles)}  us")
     for problem in PROBLEMS:
         operands = Operands(problem, device)
         wanted = [

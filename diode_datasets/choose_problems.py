@@ -1,12 +1,14 @@
-"""Chooses the problems of the H200 data: a test set, fixed before any model was trained, and training problems beside it.
+"""Chooses the problems of the H200 data: a test set, fixed before any model was trained, and training problems.
 
-Writes `h200_test_shapeset.json` and `h200_train_shapeset.json`. Test problems come in groups that share op, layout, type and
-K, so that each kernel that is compiled for the exhaustive truth is timed on several of them: half from real networks, half
-log-normal. No training problem has the sizes of a test problem or of a real network, not even transposed or batched.
+Writes `h200_test_shapeset.json` and `h200_train_shapeset.json`. Test problems come in groups that share op, layout,
+type and K, so that each kernel that is compiled for the exhaustive truth is timed on several of them: half from real
+networks, half log-normal. No training problem has the sizes of a test problem or of a real network, not even transposed
+or batched.
 """
 
 from __future__ import annotations
 
+import math
 import random
 from collections.abc import Iterable, Iterator, Sequence
 from itertools import groupby
@@ -23,7 +25,7 @@ from diode.collection.samplers import (
     without_twins,
 )
 from diode.storage.shapesets import write_shapeset
-from diode.types import MMShape
+from diode.types import Layout, MMShape
 
 HERE = Path(__file__).parent
 LIMITS = ProblemLimits(max_flops=1.5e12)
@@ -39,7 +41,7 @@ NETWORK_GROUPS = (
     ("mm", "NT", "bfloat16", 14336),
     ("mm", "NT", "bfloat16", 512),
 )
-"""Projections of 8B and 70B language models, an encoder's layers, attention, a weight gradient, a tower of recommendation."""
+"""Projections of 8B and 70B language models, an encoder's layers, attention, a weight gradient, a recommender."""
 
 LOG_NORMAL_GROUPS = (
     ("mm", "NT", "bfloat16"),
@@ -55,6 +57,8 @@ LOG_NORMAL_GROUPS = (
 """By hand, so that nine draws cover ops, layouts and types; the sizes are drawn."""
 LOG_NORMAL_SEED = 20261118
 TRAINING_GROUP = 24
+RAGGED_SEED = 5
+RAGGED_GROUPS = 24
 
 
 def group_of(problem: MMShape) -> tuple[str, str, str, int]:
@@ -80,6 +84,22 @@ def log_normal_test_problems() -> Iterator[MMShape]:
         yield from FamilySampler(LogNormalSampler(LOG_NORMAL_SEED + number, mix, LIMITS), TEST_GROUP).sample(TEST_GROUP)
 
 
+def ragged_groups() -> Iterator[list[MMShape]]:
+    """Groups with odd sizes: a few tokens or any number of them, a vocabulary or a hidden size that nobody rounded."""
+    draw = random.Random(RAGGED_SEED).random
+    mix = ProblemMix({"mm": 0.6, "addmm": 0.4}, {"NT": 0.8, "NN": 0.2}, {"bfloat16": 0.7, "float16": 0.3})
+    limits = ProblemLimits(max_flops=2e11)
+    for number, base in enumerate(LogNormalSampler(RAGGED_SEED, mix, limits).sample(RAGGED_GROUPS)):
+        odd_n, k = number % 4 == 0, base.K + (number % 12 == 1)
+        members: dict[MMShape, None] = {}
+        while len(members) < TRAINING_GROUP:
+            m = 1 if len(members) < 3 else 1 + 2 * round(math.exp(draw() * math.log(1500)) / 2)
+            n = 8 * round(math.exp(math.log(4) + draw() * math.log(500))) + odd_n
+            layout: Layout = "NT" if base.layout == "NT" else "NN"
+            members[MMShape.of(base.op, m, n, k, dtype=base.a.dtype, layout=layout)] = None
+        yield list(members)
+
+
 def training_problems(held_out: Iterable[MMShape]) -> list[MMShape]:
     mix = ProblemMix(precisions={"bfloat16": 0.55, "float16": 0.25, "tf32": 0.14, "float32": 0.06})
     sources = (
@@ -87,11 +107,13 @@ def training_problems(held_out: Iterable[MMShape]) -> list[MMShape]:
         FamilySampler(PowerOfTwoSampler(2, mix, LIMITS), TRAINING_GROUP).sample(30 * TRAINING_GROUP),
         FamilySampler(UniformSampler(3, mix, LIMITS, 64, 64, 12288), TRAINING_GROUP).sample(60 * TRAINING_GROUP),
     )
+    held_out = list(held_out)
     groups = [
         list(members)
         for source in sources
         for _, members in groupby(without_twins(source, held_out), key=lambda problem: (*group_of(problem), problem.B))
     ]
+    groups += [list(without_twins(members, held_out)) for members in ragged_groups()]
     random.Random(4).shuffle(groups)
     return list(dict.fromkeys(problem for group in groups for problem in group))
 

@@ -66,6 +66,12 @@ Mode: TypeAlias = Annotated[SearchMode, typer.Option(help="The mode of torch.com
 Choices: TypeAlias = Annotated[
     int | None, typer.Option(min=1, help="Measure a random sample of so many choices per problem, not all of them.")
 ]
+ShareChoices: TypeAlias = Annotated[
+    bool,
+    typer.Option(
+        "--share-choices", help="Measure what --choices draws for one problem for all that share its kernels, too."
+    ),
+]
 ChoicesFrom: TypeAlias = Annotated[
     Path | None, typer.Option(help="Measure only configs that stand in this data set, beside the library's kernels.")
 ]
@@ -115,6 +121,7 @@ def collect(
     dtypes: Dtypes = "",
     layouts: Layouts = "",
     choices: Choices = None,
+    share_choices: ShareChoices = False,
     choices_from: ChoicesFrom = None,
     device: Device = None,
     budget: Budget = None,
@@ -124,7 +131,9 @@ def collect(
 ) -> None:
     """Draw problems, and measure the choices that Inductor would try for each."""
     drawn = _sampler(context.obj.seed, log_normal, sampler, group, _mix(ops, dtypes, layouts)).sample(num_shapes)
-    settings = _settings(context.obj.seed, search_space, choices, choices_from, kernels, confirm=confirm)
+    settings = _settings(
+        context.obj.seed, search_space, choices, choices_from, kernels, shared=share_choices, confirm=confirm
+    )
     _run(context, drawn, settings, output, device, budget, processes)
 
 
@@ -135,6 +144,7 @@ def collect_shapeset(
     search_space: Space = SearchSpaceName.EXHAUSTIVE,
     search_mode: Mode = SearchMode.max_autotune,
     choices: Choices = None,
+    share_choices: ShareChoices = False,
     choices_from: ChoicesFrom = None,
     device: Device = None,
     budget: Budget = None,
@@ -146,7 +156,9 @@ def collect_shapeset(
     problems = tuple(dict.fromkeys(read_shapeset(shapeset)))
     if not problems:
         raise UsageError(f"{shapeset}: lists no problem")
-    settings = _settings(context.obj.seed, search_space, choices, choices_from, kernels, confirm=confirm)
+    settings = _settings(
+        context.obj.seed, search_space, choices, choices_from, kernels, shared=share_choices, confirm=confirm
+    )
     _run(context, problems, settings, output, device, budget, processes)
 
 
@@ -163,6 +175,7 @@ def create_validation(
     dtypes: Dtypes = "",
     layouts: Layouts = "",
     choices: Choices = None,
+    share_choices: ShareChoices = False,
     choices_from: ChoicesFrom = None,
     device: Device = None,
     budget: Budget = None,
@@ -187,6 +200,7 @@ def create_validation(
         dtypes,
         layouts,
         choices,
+        share_choices,
         choices_from,
         device,
         budget,
@@ -271,13 +285,16 @@ def _settings(
     choices_from: Path | None,
     kernels: KernelFormName,
     *,
+    shared: bool,
     confirm: bool,
 ) -> SweepSettings:
     if choices is not None and choices_from is not None:
         raise UsageError("--choices draws a sample and --choices-from names the configs: give one of them")
+    if shared and choices is None:
+        raise UsageError("--share-choices goes with --choices")
     sample: ChoiceSample | ChoiceList | None = None
     if choices is not None:
-        sample = ChoiceSample(choices, seed)
+        sample = ChoiceSample(choices, seed, shared=shared)
     elif choices_from is not None:
         sample = ChoiceList.of(read_dataset(choices_from).choices)
     return SweepSettings(space=space.value, sample=sample, form=kernels.value, confirm=confirm)

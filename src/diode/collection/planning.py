@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass, field
-from typing import Literal
+from dataclasses import dataclass, field, replace
+from typing import Final, Literal
 
 from diode.collection.kernels.compiler import CompileTarget, kernel_key
-from diode.collection.kernels.pattern import KernelPattern, KernelSource, family_sizes, pattern_example
+from diode.collection.kernels.pattern import KernelPattern, KernelSource, family_sizes, pattern_example, resized
 from diode.collection.sampling import ChoiceList, ChoiceSample
 from diode.errors import UnsupportedError
 from diode.integration.lowering import SearchSpace, lowered
@@ -25,6 +25,9 @@ from diode.types import (
 from diode.types.dtypes import item_bytes
 
 KernelForm = Literal["static", "family"]
+
+_LARGEST: Final = 4096
+"""M and N of a problem for which Inductor leaves out no size of block."""
 
 
 @dataclass(frozen=True)
@@ -74,6 +77,7 @@ class Planner:
 
     def __init__(self) -> None:
         self._patterns: dict[tuple[object, ...], KernelPattern] = {}
+        self._family_samples: dict[tuple[object, ...], frozenset[TiledConfig]] = {}
 
     def plan(self, request: PlanRequest) -> PlannedProblem:
         problem, hardware = request.problem, request.hardware
@@ -106,9 +110,23 @@ class Planner:
             default = self._generated(request, "DEFAULT") if request.with_default_space else []
             return list(dict.fromkeys([*request.only, *default]))
         choices = self._generated(request, request.space)
-        if request.sample is not None:
-            choices = request.sample.draw(request.problem, choices, request.hardware)
-        return choices
+        sample = request.sample
+        if sample is None:
+            return choices
+        if isinstance(sample, ChoiceSample) and sample.shared:
+            drawn = self._drawn_for_family(request, sample)
+            return [choice for choice in choices if choice in drawn or not isinstance(choice, TiledConfig)]
+        return sample.draw(request.problem, choices, request.hardware)
+
+    def _drawn_for_family(self, request: PlanRequest, sample: ChoiceSample) -> frozenset[TiledConfig]:
+        problem, hardware = request.problem, request.hardware
+        largest = resized(problem, M=_LARGEST, N=_LARGEST, K=problem.K, B=problem.B)
+        key = (largest, sample, request.space, hardware)
+        known = self._family_samples.get(key)
+        if known is None:
+            choices = self._generated(replace(request, problem=largest), request.space)
+            known = self._family_samples[key] = sample.draw_for_family(largest, choices, hardware)
+        return known
 
     @staticmethod
     def _generated(request: PlanRequest, space: SearchSpace) -> list[Choice]:
@@ -123,6 +141,8 @@ class Planner:
             problem.out.dtype,
             problem.bias and (problem.bias.dtype, problem.bias.strides[-2] == 0),
             problem.allow_tf32,
+            # Inductor leaves out what a dimension of one makes superfluous
+            problem.B == 1,
             problem.M == 1,
             problem.N == 1,
             config.template,

@@ -1,19 +1,24 @@
 """Which of a problem's choices to measure when not all are wanted.
 
-The draw is decided by hashes, so it is the same everywhere, and one config gets the same lot for all problems of a
-family: their samples overlap, and each kernel that is compiled is timed on many problems.
+The draw is decided by hashes, so it is the same everywhere, and one config gets the same lot and the same odds for all
+problems of a family: their samples overlap, and each kernel that is compiled is timed on many problems.
 """
 
 from __future__ import annotations
 
 import hashlib
+import itertools
 import math
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from functools import cache
+from typing import Final
 
 from diode.types import Choice, Hardware, MMShape, PersistentTMAConfig, TiledConfig, TritonGEMMConfig
 
-_TILED = (TritonGEMMConfig, PersistentTMAConfig)
+_TILED: Final = (TritonGEMMConfig, PersistentTMAConfig)
+_SIZES: Final = (16, 64, 256, 1024, 4096, 16384)
+_BLOCKS: Final = (16, 32, 64, 128, 256)
 
 
 @dataclass(frozen=True)
@@ -27,19 +32,38 @@ class ChoiceSample:
     count: int
     seed: int = 42
     even_share: float = 0.35
+    shared: bool = False
+    """Whether what is drawn for one problem is measured for all others of its family that have it, too: far more
+    measurements for each kernel that is compiled."""
 
     def draw(self, problem: MMShape, choices: Sequence[Choice], hardware: Hardware) -> list[Choice]:
         """The sample in the order of `choices`; whatever is no tiled config is always in it."""
+        drawn = self._drawn(problem, [choice for choice in choices if isinstance(choice, _TILED)], hardware)
+        return [choice for choice in choices if choice in drawn or not isinstance(choice, _TILED)]
+
+    def draw_for_family(
+        self, problem: MMShape, choices: Sequence[Choice], hardware: Hardware
+    ) -> frozenset[TiledConfig]:
+        """What is drawn for any problem of a family, whose largest problems have these choices."""
         tiled = [choice for choice in choices if isinstance(choice, _TILED)]
+        drawn: set[TiledConfig] = set()
+        for most_m, most_n in itertools.product(_BLOCKS, repeat=2):
+            # Inductor offers a small problem no larger blocks than it can fill.
+            small = [choice for choice in tiled if choice.block_m <= most_m and choice.block_n <= most_n]
+            drawn |= self._drawn(problem, small, hardware)
+        return frozenset(drawn)
+
+    def _drawn(self, problem: MMShape, tiled: Sequence[TiledConfig], hardware: Hardware) -> set[TiledConfig]:
+        sm_count = hardware.sm_count or 1
         even_count = round(self.count * self.even_share)
         lots = {choice: self._lot(problem, choice) for choice in tiled}
         by_lot = sorted(tiled, key=lambda choice: lots[choice])
         drawn = set(by_lot[:even_count])
         rest = by_lot[even_count:]
         # An exponential race: the k smallest of -ln(u) / w are a weighted draw without replacement.
-        rest.sort(key=lambda choice: -math.log(1.0 - lots[choice]) * rough_cost(problem, choice, hardware) ** 2)
+        rest.sort(key=lambda choice: -math.log(1.0 - lots[choice]) * _family_cost(problem.B, choice, sm_count) ** 2)
         drawn.update(rest[: self.count - len(drawn)])
-        return [choice for choice in choices if choice in drawn or choice not in lots]
+        return drawn
 
     def _lot(self, problem: MMShape, choice: TiledConfig) -> float:
         family = (problem.op, problem.layout, problem.a.dtype, problem.allow_tf32, problem.K)
@@ -67,13 +91,28 @@ def _tile(config: TiledConfig) -> tuple[object, ...]:
     return (kind, config.block_m, config.block_n, config.block_k, config.num_stages, config.num_warps, config.group_m)
 
 
-def rough_cost(problem: MMShape, config: TiledConfig, hardware: Hardware) -> float:
-    """An estimate of the relative time of a config: good enough to prefer, not to judge."""
-    tiles = problem.B * math.ceil(problem.M / config.block_m) * math.ceil(problem.N / config.block_n)
-    waves = math.ceil(tiles / (hardware.sm_count or 1))
-    tile_area = config.block_m * config.block_n
-    traffic = 48 * (config.block_m + config.block_n) / tile_area
+def _family_cost(batch: int, config: TiledConfig, sm_count: int) -> float:
+    """The least cost of a config, relative to the best, over sizes that a family may have: is it ever worth a try?"""
+    tile = (config.block_m, config.block_n)
     overlap = 1.0 if config.num_stages >= 3 else 1.6
     loop = 1.0 + 16 / config.block_k
     small_tensor_core_tile = 1.0 if config.block_m >= 64 and config.num_warps >= 4 else 1.4
-    return waves * tile_area * (1.0 + traffic) * overlap * loop * small_tensor_core_tile
+    return _relative_tile_cost(batch, tile, sm_count) * overlap * loop * small_tensor_core_tile
+
+
+@cache
+def _relative_tile_cost(batch: int, tile: tuple[int, int], sm_count: int) -> float:
+    tiles = [(block_m, block_n) for block_m in _BLOCKS for block_n in _BLOCKS]
+    return min(
+        _tile_cost(batch, m, n, tile, sm_count) / min(_tile_cost(batch, m, n, other, sm_count) for other in tiles)
+        for m, n in itertools.product(_SIZES, repeat=2)
+    )
+
+
+def _tile_cost(batch: int, m: int, n: int, tile: tuple[int, int], sm_count: int) -> float:
+    """An estimate of the relative time with tiles of this size: good enough to prefer, not to judge."""
+    block_m, block_n = tile
+    waves = math.ceil(batch * math.ceil(m / block_m) * math.ceil(n / block_n) / sm_count)
+    area = block_m * block_n
+    traffic = 48 * (block_m + block_n) / area
+    return waves * area * (1.0 + traffic)

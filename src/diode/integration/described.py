@@ -1,7 +1,7 @@
 """Makes Inductor lower for a GPU that is described by a record, whether or not this machine has one.
 
-Planning and rendering then need no CUDA context: they run in as many processes as there are cores, on machines without a
-GPU, and for GPUs that are elsewhere.
+Planning and rendering then need no CUDA context: they run in as many processes as there are cores, on machines without
+a GPU, and for GPUs that are elsewhere.
 """
 
 from __future__ import annotations

@@ -61,6 +61,7 @@ class _Trial:
     entry: Entry
     launch: Callable[[], object] | None = None
     failure: Failure | None = None
+    kind: tuple[object, ...] = ()
     errors: torch.Tensor | None = None
     first_us: float = 0.0
 
@@ -74,7 +75,7 @@ class GpuWorker:
         self.timer = InterleavedTimer(device, self.hardware.l2_bytes or 0)
         self._loader = KernelLoader(device, self.hardware.shared_memory_per_block or 0)
         self._kernels: dict[str, CompiledKernel] = {}
-        self._checked: set[tuple[object, ...]] = set()
+        self._found_right: set[tuple[object, ...]] = set()
         self._trying = trying
         self._clock = _ClockReader(device)
         self._events = [torch.cuda.Event(enable_timing=True) for _ in range(2)]
@@ -126,7 +127,9 @@ class GpuWorker:
             trial.launch, trial.failure = self._prepare(entry, operands)
             if trial.launch is None:
                 continue
-            check = job.check and self._needs_check(job, entry)
+            if job.check:
+                trial.kind = _kind(job, entry)
+            check = job.check and trial.kind not in self._found_right
             if check:
                 operands.poison()
             trial.failure = self._first_launch(trial.launch)
@@ -143,7 +146,10 @@ class GpuWorker:
             )
             for trial, errors in zip(checked, measured, strict=True):
                 wrong = operands.verdict(*errors)
-                trial.failure = None if wrong is None else Failure("wrong_result", wrong)
+                if wrong is None:
+                    self._found_right.add(trial.kind)
+                else:
+                    trial.failure = Failure("wrong_result", wrong)
         return trials
 
     def _prepare(self, entry: Entry, operands: Operands) -> tuple[Callable[[], object] | None, Failure | None]:
@@ -181,24 +187,6 @@ class GpuWorker:
         except RuntimeError as error:
             raise ContextLostError(str(error)) from error
 
-    def _needs_check(self, job: Job, entry: Entry) -> bool:
-        """Once per kernel, layout, type and divisibility: what could make a kernel right here and wrong there."""
-        problem = job.problem
-        kind = (
-            entry.choice,
-            problem.op,
-            problem.a.dtype,
-            problem.layout,
-            problem.allow_tf32,
-            problem.bias is None,
-            _divisibility(entry.choice, problem.M, problem.N, problem.K),
-            "static" if entry.kernel is not None and not entry.kernel.sizes else "family",
-        )
-        if kind in self._checked:
-            return False
-        self._checked.add(kind)
-        return True
-
     def _read(self, path: str) -> CompiledKernel:
         kernel = self._kernels.get(path)
         if kernel is None:
@@ -225,6 +213,20 @@ class _ClockReader:
         except (ModuleNotFoundError, RuntimeError):
             self._available = False
             return None
+
+
+def _kind(job: Job, entry: Entry) -> tuple[object, ...]:
+    """A result is checked once for each kernel and whatever could make it right on one problem and wrong on another."""
+    problem = job.problem
+    kernel = entry.kernel.path if entry.kernel is not None else (problem.op, problem.a.dtype, problem.layout)
+    return (
+        entry.choice,
+        kernel,
+        problem.allow_tf32,
+        problem.bias is None,
+        problem.B == 1,
+        _divisibility(entry.choice, problem.M, problem.N, problem.K),
+    )
 
 
 def _divisibility(choice: Choice, m: int, n: int, k: int) -> tuple[object, ...]:

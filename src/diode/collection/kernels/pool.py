@@ -6,6 +6,7 @@ import contextlib
 import multiprocessing
 import os
 import signal
+import tempfile
 import time
 from collections import deque
 from dataclasses import dataclass, field
@@ -18,6 +19,8 @@ from diode.collection.kernels.store import kernel_path, write_kernel
 from diode.collection.planning import PlannedProblem, Planner, PlanRequest
 from diode.types import Failure
 
+_MEMORY_FOLDER: Final = "/dev/shm"
+"""For the compiler's intermediate files: dozens for each kernel, all of them gone a moment later."""
 _TASK_SECONDS: Final = 120.0
 """A compiler that takes longer on one task is taken for hung."""
 
@@ -82,6 +85,8 @@ def _compile_to_store(key: str, source: KernelSource, task: CompileTask) -> Fail
 
 def _serve(connection: Connection) -> None:
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # the parent decides when to stop
+    if os.access(_MEMORY_FOLDER, os.W_OK):
+        tempfile.tempdir = _MEMORY_FOLDER
     with contextlib.suppress(OSError):
         os.nice(5)  # the process that feeds the GPU comes first
     planner = Planner()
