@@ -59,7 +59,7 @@ class CpuExecutor:
         if self._connection.poll(timeout):
             return self._receive()
         if self._job is not None and time.monotonic() - self._since > self._patience_seconds:
-            return self._lose(f"the CPU process gave no result in {self._patience_seconds:.0f} s")
+            return self._lose(f"the CPU process gave no result in {self._patience_seconds:g} s")
         return []
 
     def method(self, form: KernelForm, round_number: int) -> TimingMethod:
