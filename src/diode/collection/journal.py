@@ -21,6 +21,7 @@ from diode.types import (
     Failure,
     Measurement,
     MMShape,
+    TiledConfig,
     Timing,
     TimingMethod,
 )
@@ -131,10 +132,10 @@ def journal_dataset(path: Path) -> Dataset:
             latest[frame.problem, frame.method] = (environment, frame)
     builder = DatasetBuilder()
     for taken_in, result in latest.values():
+        of_backend = msgspec.structs.replace(result.method, kernel="backend")
         for outcome in result.outcomes:
-            builder.add(
-                Measurement(result.problem, outcome.choice, taken_in, result.method, outcome.timing, outcome.failure)
-            )
+            method = result.method if isinstance(outcome.choice, TiledConfig) else of_backend
+            builder.add(Measurement(result.problem, outcome.choice, taken_in, method, outcome.timing, outcome.failure))
     return builder.build()
 
 

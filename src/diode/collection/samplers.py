@@ -89,13 +89,14 @@ class ProblemLimits:
     memory_bytes: int = 16 * 2**30
     memory_share: float = 0.25
     max_flops: float = 4e12
+    """For 16-bit operands; wider ones, which take longer, count for more."""
     max_elements: int = 2**31 - 1
     max_batch: int = 65_535
     """Batched templates count the batch along a dimension of CUDA's grid that ends there."""
 
     def admit(self, problem: MMShape) -> bool:
         return (
-            problem.flops <= self.max_flops
+            problem.flops * _slowness(problem) <= self.max_flops
             and problem.min_bytes <= self.memory_bytes * self.memory_share
             and max(problem.matrix_elements) <= self.max_elements
             and self.max_batch >= problem.B
@@ -251,6 +252,13 @@ def without_twins(problems: Iterable[MMShape], training: Iterable[MMShape]) -> t
     """The problems of which no twin (the same sizes, in any op, batch, layout or precision) stands in `training`."""
     trained = {problem.twin_group for problem in training}
     return tuple(problem for problem in problems if problem.twin_group not in trained)
+
+
+def _slowness(problem: MMShape) -> float:
+    """How many times longer than with 16-bit operands a product takes on a GPU with tensor cores, roughly."""
+    if problem.a.dtype == "float32":
+        return 2.0 if problem.allow_tf32 else 16.0
+    return 32.0 if problem.a.dtype == "float64" else 1.0
 
 
 def _pick(weights: Mapping[Key, float], quantile: float) -> Key:
