@@ -1,9 +1,10 @@
 """Times launches so that the time is the kernel's own.
 
-Each sample is `flush, event, launch, event`, enqueued while the GPU is kept busy, and proves itself: when the launch
-had been enqueued before the GPU reached the first event, no launch latency can be in the sample. A sample without that
-proof is thrown away and taken again. What two events with nothing between them read is measured at the start and
-subtracted.
+Each sample is `flush, event, launch, event`, enqueued while the GPU is kept busy, and proves itself: when all of it had
+been enqueued before the GPU began the sample two places before it, neither launch latency nor the GPU's own reading of
+its queue can be in it. A sample without that proof is thrown away and taken again. Each pass begins at another launch,
+so that none is always the first after a pause. What two events with nothing between them read is measured at the start
+and subtracted.
 `docs/timing.md` shows by measurements that this is right.
 """
 
@@ -21,8 +22,12 @@ Launch = Callable[[], object]
 
 _BATCH: Final = 64
 _MAX_ATTEMPTS: Final = 5
-_LEAST_SPIN_CYCLES: Final = 200_000
+_LEAD: Final = 2
+"""How many samples the queue must be ahead of the GPU."""
+_LEAST_SPIN_CYCLES: Final = 400_000
 _MOST_SPIN_CYCLES: Final = 4_000_000
+_STRIDE: Final = 7919
+"""A prime beyond any number of choices, so that the first place goes round."""
 _CALIBRATION_PASSES: Final = 9
 _RESOLUTION_US: Final = 0.03
 
@@ -35,7 +40,9 @@ class InterleavedTimer:
         self._flush = torch.empty(max(1, flush_bytes // 4), dtype=torch.int32, device=device)
         self._starts = [torch.cuda.Event(enable_timing=True) for _ in range(_BATCH)]
         self._ends = [torch.cuda.Event(enable_timing=True) for _ in range(_BATCH)]
+        self._spin_end = torch.cuda.Event()
         self._spin_cycles = _LEAST_SPIN_CYCLES
+        self._passes = 0
         self.discarded = 0
         self.overhead_us = 0.0
         self.overhead_us = self._empty_interval()
@@ -43,7 +50,9 @@ class InterleavedTimer:
     def once(self, launches: Sequence[Launch]) -> NDArray[np.float64]:
         """One pass: microseconds of each launch; NaN where no clean sample could be had."""
         times = np.full(len(launches), np.nan)
-        pending = list(range(len(launches)))
+        first_one = self._passes * _STRIDE % max(1, len(launches))
+        self._passes += 1
+        pending = [*range(first_one, len(launches)), *range(first_one)]
         for _ in range(_MAX_ATTEMPTS):
             late: list[int] = []
             for first in range(0, len(pending), _BATCH):
@@ -63,13 +72,13 @@ class InterleavedTimer:
     def _time_batch(self, launches: Sequence[Launch], batch: list[int], times: NDArray[np.float64]) -> list[int]:
         late: list[int] = []
         torch.cuda._sleep(self._spin_cycles)
+        self._spin_end.record()
         for slot, index in enumerate(batch):
-            start = self._starts[slot]
             self._flush.zero_()
-            start.record()
+            self._starts[slot].record()
             launches[index]()
             self._ends[slot].record()
-            if start.query():
+            if (self._spin_end if slot < _LEAD else self._starts[slot - _LEAD]).query():
                 late.append(index)
         self._ends[len(batch) - 1].synchronize()
         missed = set(late)
