@@ -115,7 +115,7 @@ class Planner:
             return choices
         if isinstance(sample, ChoiceSample) and sample.shared:
             drawn = self._drawn_for_family(request, sample)
-            return [choice for choice in choices if choice in drawn or not isinstance(choice, TiledConfig)]
+            return sample.pick(request.problem, choices, drawn, request.hardware)
         return sample.draw(request.problem, choices, request.hardware)
 
     def _drawn_for_family(self, request: PlanRequest, sample: ChoiceSample) -> frozenset[TiledConfig]:

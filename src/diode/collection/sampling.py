@@ -9,7 +9,7 @@ from __future__ import annotations
 import hashlib
 import itertools
 import math
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass
 from functools import cache
 from typing import Final
@@ -19,6 +19,9 @@ from diode.types import Choice, Hardware, MMShape, PersistentTMAConfig, TiledCon
 _TILED: Final = (TritonGEMMConfig, PersistentTMAConfig)
 _SIZES: Final = (16, 64, 256, 1024, 4096, 16384)
 _BLOCKS: Final = (16, 32, 64, 128, 256)
+_HOPELESS: Final = 8.0
+_HOPELESS_SHARE: Final = 0.1
+_CHEAP_US: Final = 1000.0
 
 
 @dataclass(frozen=True)
@@ -52,6 +55,23 @@ class ChoiceSample:
             small = [choice for choice in tiled if choice.block_m <= most_m and choice.block_n <= most_n]
             drawn |= self._drawn(problem, small, hardware)
         return frozenset(drawn)
+
+    def pick(
+        self, problem: MMShape, choices: Sequence[Choice], drawn: Collection[TiledConfig], hardware: Hardware
+    ) -> list[Choice]:
+        """Of the choices of a problem those drawn for its family, without most of what would only waste time on it."""
+        return [
+            choice
+            for choice in choices
+            if not isinstance(choice, _TILED) or (choice in drawn and (self._worth_its_time(problem, choice, hardware)))
+        ]
+
+    def _worth_its_time(self, problem: MMShape, choice: TiledConfig, hardware: Hardware) -> bool:
+        sm_count = hardware.sm_count or 1
+        times_slower = _launch_cost(problem, choice, sm_count) / _least_launch_cost(problem, sm_count)
+        if times_slower < _HOPELESS or times_slower * least_us(problem, hardware) < _CHEAP_US:
+            return True
+        return self._lot(problem, choice) < _HOPELESS_SHARE
 
     def _drawn(self, problem: MMShape, tiled: Sequence[TiledConfig], hardware: Hardware) -> set[TiledConfig]:
         sm_count = hardware.sm_count or 1
@@ -89,6 +109,34 @@ class ChoiceList:
 def _tile(config: TiledConfig) -> tuple[object, ...]:
     kind = type(config).__name__
     return (kind, config.block_m, config.block_n, config.block_k, config.num_stages, config.num_warps, config.group_m)
+
+
+def least_us(problem: MMShape, hardware: Hardware) -> float:
+    """The least time that the arithmetic and the traffic of a problem can take; 0 where the rates are not known."""
+    rates = dict(hardware.peak_tflops)
+    peak = rates.get("tf32" if problem.allow_tf32 else problem.a.dtype)
+    arithmetic = problem.flops / peak / 1e6 if peak else 0.0
+    bandwidth = hardware.memory_bandwidth_gbs
+    return max(arithmetic, problem.min_bytes / bandwidth / 1e3 if bandwidth else 0.0)
+
+
+@cache
+def _least_launch_cost(problem: MMShape, sm_count: int) -> float:
+    return min(
+        _tile_cost(problem.B, problem.M, problem.N, (block_m, block_n), sm_count)
+        for block_m in _BLOCKS
+        for block_n in _BLOCKS
+    )
+
+
+def _launch_cost(problem: MMShape, config: TiledConfig, sm_count: int) -> float:
+    """As `_tile_cost`, with what the measurements of an H200 show of short loops and of one tile at a time."""
+    persistent = isinstance(config, PersistentTMAConfig)
+    tile = (config.block_m, config.block_n)
+    underfilled = max(1.0, (2048 if persistent else 256) / (config.block_m * config.block_n))
+    loop = 1.0 + (64 if persistent else 24) / config.block_k
+    overlap = {1: 2.5, 2: 1.6}.get(config.num_stages, 1.0)
+    return _tile_cost(problem.B, problem.M, problem.N, tile, sm_count) * underfilled * loop * overlap
 
 
 def _family_cost(batch: int, config: TiledConfig, sm_count: int) -> float:
