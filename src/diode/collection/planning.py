@@ -10,7 +10,6 @@ from diode.collection.kernels.compiler import CompileTarget, kernel_key
 from diode.collection.kernels.pattern import KernelPattern, KernelSource, family_sizes, pattern_example, resized
 from diode.collection.sampling import ChoiceList, ChoiceSample
 from diode.errors import UnsupportedError
-from diode.integration.lowering import SearchSpace, lowered
 from diode.types import (
     AtenChoice,
     Choice,
@@ -19,6 +18,7 @@ from diode.types import (
     Hardware,
     MMShape,
     PersistentTMAConfig,
+    SearchSpace,
     TiledConfig,
     TritonGEMMConfig,
 )
@@ -130,6 +130,8 @@ class Planner:
 
     @staticmethod
     def _generated(request: PlanRequest, space: SearchSpace) -> list[Choice]:
+        from diode.integration.lowering import lowered
+
         with lowered(request.problem, space, request.hardware) as candidates:
             return list(dict.fromkeys(candidate.choice for candidate in candidates))
 
@@ -157,6 +159,8 @@ class Planner:
 
 def learn_pattern(problem: MMShape, config: TiledConfig, hardware: Hardware) -> KernelPattern:
     """Lets Inductor render one kernel of this kind."""
+    from diode.integration.lowering import lowered
+
     example = pattern_example(problem, even_k=config.even_k)
     with lowered(example, "EXHAUSTIVE", hardware) as candidates:
         for candidate in candidates:

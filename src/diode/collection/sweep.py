@@ -27,8 +27,7 @@ from diode.collection.kernels.store import kernel_path
 from diode.collection.planning import KernelForm, PlannedProblem, PlanRequest
 from diode.collection.sampling import ChoiceList, ChoiceSample
 from diode.errors import CollectionError
-from diode.integration.lowering import SearchSpace
-from diode.types import AtenChoice, Choice, Failure, MMShape
+from diode.types import AtenChoice, Choice, Failure, MMShape, SearchSpace
 
 KERNELS_PER_TASK: Final = 6
 _LOSSES_PER_JOB: Final = 4

@@ -8,7 +8,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any
 
 import torch
 from torch._inductor import config as inductor_config
@@ -23,9 +23,7 @@ from torch.fx.experimental.symbolic_shapes import ShapeEnv
 from diode.errors import UnsupportedError
 from diode.integration.conversion import choice_from_ktc
 from diode.integration.described import described_gpu
-from diode.types import Choice, Hardware, MMShape, Operand
-
-SearchSpace = Literal["EXHAUSTIVE", "DEFAULT"]
+from diode.types import Choice, Hardware, MMShape, Operand, SearchSpace
 
 _OPS: dict[str, Callable[..., torch.Tensor]] = {
     "mm": torch.mm,

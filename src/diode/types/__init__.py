@@ -8,6 +8,7 @@ from diode.types.choice import (
     OtherChoice,
     PersistentTMAConfig,
     Scalar,
+    SearchSpace,
     TiledConfig,
     TritonGEMMConfig,
 )
@@ -46,6 +47,7 @@ __all__ = [
     "PersistentTMAConfig",
     "Problem",
     "Scalar",
+    "SearchSpace",
     "TensorSpec",
     "TiledConfig",
     "Timing",

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Annotated
+from typing import Annotated, Literal
 
 import msgspec
 
@@ -12,6 +12,8 @@ Positive = Annotated[int, msgspec.Meta(ge=1, le=2**20)]
 Scalar = None | bool | int | Annotated[float, msgspec.Meta(ge=-LARGEST_FLOAT, le=LARGEST_FLOAT)] | str
 Fields = tuple[tuple[str, Scalar], ...]
 """Name and value pairs, sorted by name: what a backend said beyond the fields that this version knows."""
+SearchSpace = Literal["EXHAUSTIVE", "DEFAULT"]
+"""Which of its choices Inductor tries: torch's `max_autotune_gemm_search_space`."""
 
 
 class _Described(msgspec.Struct, frozen=True):
