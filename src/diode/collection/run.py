@@ -17,6 +17,7 @@ import msgspec
 from diode.collection.executors import Executor, ProcessPerGpu
 from diode.collection.journal import Journal
 from diode.collection.kernels.pool import WorkerPool
+from diode.collection.order import in_turns
 from diode.collection.sweep import Sweep, SweepProgress, SweepSettings
 from diode.errors import FileAccessError, UnsupportedError, UsageError
 from diode.settings import cache_folder
@@ -83,7 +84,7 @@ def run_collection(plan: CollectionPlan, show: Show = lambda progress: None) -> 
             pool = WorkerPool(plan.compile_processes or len(os.sched_getaffinity(0)))
             stack.callback(pool.close)
         store = cache_folder() / "kernels"
-        sweep = Sweep(plan.problems, plan.settings, executor, pool, journal, store)
+        sweep = Sweep(in_turns(plan.problems), plan.settings, executor, pool, journal, store)
 
         def should_stop() -> bool:
             over = plan.budget_seconds is not None and time.monotonic() - started > plan.budget_seconds

@@ -21,7 +21,7 @@ _SIZES: Final = (16, 64, 256, 1024, 4096, 16384)
 _BLOCKS: Final = (16, 32, 64, 128, 256)
 _HOPELESS: Final = 8.0
 _HOPELESS_SHARE: Final = 0.1
-_CHEAP_US: Final = 1000.0
+_CHEAP_US: Final = 150.0
 
 
 @dataclass(frozen=True)
@@ -71,7 +71,7 @@ class ChoiceSample:
         times_slower = _launch_cost(problem, choice, sm_count) / _least_launch_cost(problem, sm_count)
         if times_slower < _HOPELESS or times_slower * least_us(problem, hardware) < _CHEAP_US:
             return True
-        return self._lot(problem, choice) < _HOPELESS_SHARE
+        return self._lot(problem, choice) * 2**20 % 1.0 < _HOPELESS_SHARE  # what is drawn has low lots to begin with
 
     def _drawn(self, problem: MMShape, tiled: Sequence[TiledConfig], hardware: Hardware) -> set[TiledConfig]:
         sm_count = hardware.sm_count or 1
