@@ -28,6 +28,9 @@ KernelForm = Literal["static", "family"]
 
 _LARGEST: Final = 4096
 """M and N of a problem for which Inductor leaves out no size of block."""
+_LARGEST_INDEX: Final = 2**31 - 1
+"""Beyond it Inductor's kernels compute addresses in 64 bits: other kernels than the patterns know."""
+_LARGEST_GRID_Y: Final = 65535
 
 
 @dataclass(frozen=True)
@@ -38,7 +41,7 @@ class PlannedKernel:
     source: KernelSource
     grid: tuple[int, int, int]
     sizes: tuple[int, ...]
-    """Trailing integer arguments: M and N in the units of a family's kernel."""
+    """Trailing integer arguments: M and N in the units of a family's kernel, and its batch."""
 
 
 @dataclass(frozen=True)
@@ -81,6 +84,8 @@ class Planner:
 
     def plan(self, request: PlanRequest) -> PlannedProblem:
         problem, hardware = request.problem, request.hardware
+        if max(problem.matrix_elements) > _LARGEST_INDEX:
+            raise UnsupportedError(f"{problem}: a matrix of more than {_LARGEST_INDEX} elements needs 64-bit addresses")
         choices = self._choices(request)
         planned = PlannedProblem(problem)
         target = CompileTarget.of(hardware)
@@ -147,6 +152,7 @@ class Planner:
             problem.B == 1,
             problem.M == 1,
             problem.N == 1,
+            problem.K == 1,
             config.template,
             config.even_k,
             hardware,
@@ -180,7 +186,8 @@ def launch_grid(problem: MMShape, config: TiledConfig) -> tuple[int, int, int]:
     tiles = math.ceil(problem.M / config.block_m) * math.ceil(problem.N / config.block_n)
     if isinstance(config, PersistentTMAConfig):
         return (min(config.num_sms, tiles), 1, 1)
-    return (tiles, problem.B, 1)
+    layers = math.ceil(problem.B / _LARGEST_GRID_Y)
+    return (tiles, math.ceil(problem.B / layers), layers)
 
 
 def surely_illegal(problem: MMShape, config: TiledConfig, hardware: Hardware) -> Failure | None:

@@ -1,8 +1,8 @@
 """Hardware, problem and choices as one matrix: a row per choice, a column per feature, vectorised over choices.
 
-The columns are what decides the time of a GEMM kernel: how tiles fill the GPU, what a tile costs in arithmetic, in traffic
-and in latency, what fits on an SM at once, and what the layout of the operands allows. Times in them are estimates in
-microseconds from the rates of the hardware, relative to the least time that the problem can take.
+The columns are what decides the time of a GEMM kernel: how tiles fill the GPU, what a tile costs in arithmetic, in
+traffic and in latency, what fits on an SM at once, and what the layout of the operands allows. Times in them are
+estimates in microseconds from the rates of the hardware, relative to the least time that the problem can take.
 """
 
 from __future__ import annotations

@@ -2,8 +2,8 @@
 
 Inductor writes sizes, strides and the config as literals, so each new size would be a new kernel. A pattern knows which
 literal is which size. It gives back exactly Inductor's text for any problem and config of its kind (`static`), or a
-kernel that takes M and N as arguments and serves a whole family of problems (`family`). K stays a literal in both: it
-decides whether the K loop is unrolled and its loads are masked.
+kernel that takes M, N and the batch as arguments and serves a whole family of problems (`family`). K stays a literal in
+both: it decides whether the K loop is unrolled and its loads are masked.
 """
 
 from __future__ import annotations
@@ -18,6 +18,7 @@ from diode.types import MMShape, TiledConfig
 _INTEGER: Final = re.compile(r"(?<![\w.])(\d{2,}|[2-9])(?![\w.])")
 _CONFIG_LINE: Final = re.compile(r"^    ([A-Z][A-Z0-9_]*) : tl\.constexpr = .*$", re.MULTILINE)
 _SIZE_LINE: Final = re.compile(r"^    (M) = M$|^    (N) = N$", re.MULTILINE)
+_BATCH_LINE: Final = re.compile(r"^    BATCH = \d+$", re.MULTILINE)
 _LAYOUT_TEST: Final = re.compile(r"^    if (\(.*stride_.*\)):$", re.MULTILINE)
 _ASSIGNED: Final = re.compile(r"^    (stride_\w+|M|N|K) = (.+)$", re.MULTILINE)
 _HEADER: Final = re.compile(r"^def (\w+)\(([^)]*)\):$", re.MULTILINE)
@@ -58,7 +59,7 @@ class SizeUnits:
 
 @dataclass(frozen=True)
 class KernelPattern:
-    """A rendered kernel with `{M}`, `{N}`, `{K}` and the config's values in place of literals."""
+    """A rendered kernel with `{M}`, `{N}`, `{K}`, `{B}` and the config's values in place of literals."""
 
     text: str
     signature: tuple[tuple[str, str], ...]
@@ -72,6 +73,7 @@ class KernelPattern:
         names = _literals(example)
         header, body = _split_header(source.replace("{", "{{").replace("}", "}}"))
         body = _INTEGER.sub(lambda match: names.get(int(match.group()), match.group()), body)
+        body = _BATCH_LINE.sub("    BATCH = {B}", body)
         header = _CONFIG_LINE.sub(lambda match: f"    {match.group(1)} : tl.constexpr = {{{match.group(1)}}}", header)
         return cls(header + body, signature, aligned)
 
@@ -80,7 +82,10 @@ class KernelPattern:
         return self._source(self._fill(_size_values(problem), config), config)
 
     def family(self, problem: MMShape, config: TiledConfig) -> KernelSource:
-        """A kernel for all problems that differ from this one in M and N only, with the same units and layout tests."""
+        """A kernel for all problems that differ from this one in M, N and batch only.
+
+        Their units and layout tests are the same, and either none of them or all have a batch of one.
+        """
         units = SizeUnits.of(problem)
         values = _size_values(problem)
         decided = _decide_layout_tests(self.text, self._fill(values, config), values, config)
@@ -92,16 +97,18 @@ class KernelPattern:
                 "MK": f"(M * {problem.K})",
                 "KN": f"({problem.K} * N)",
                 "MN": "(M * N)",
+                "B": "1" if problem.B == 1 else "batch",
             },
             config,
         )
         counts = {"M": f"    M = m_units * {units.m}", "N": f"    N = n_units * {units.n}"}
         symbolic = _SIZE_LINE.sub(lambda match: counts[match.group().strip()[0]], symbolic)
+        arguments = ("m_units", "n_units") if problem.B == 1 else ("m_units", "n_units", "batch")
         symbolic = _HEADER.sub(
-            lambda match: f"def {match.group(1)}({match.group(2)}, m_units, n_units):", symbolic, count=1
+            lambda match: f"def {match.group(1)}({', '.join((match.group(2), *arguments))}):", symbolic, count=1
         )
         source = self._source(symbolic, config)
-        signature = (*source.signature, ("m_units", "i32"), ("n_units", "i32"))
+        signature = (*source.signature, *((name, "i32") for name in arguments))
         return KernelSource(source.text, signature, source.aligned, source.num_warps, source.num_stages)
 
     def _fill(self, sizes: dict[str, str], config: TiledConfig) -> str:
@@ -111,17 +118,18 @@ class KernelPattern:
         return KernelSource(text, self.signature, self.aligned, config.num_warps, config.num_stages)
 
 
-def family_sizes(problem: MMShape) -> tuple[int, int]:
-    """The two integers that a family's kernel takes for this problem."""
+def family_sizes(problem: MMShape) -> tuple[int, ...]:
+    """The integers that a family's kernel takes for this problem."""
     units = SizeUnits.of(problem)
-    return (problem.M // units.m, problem.N // units.n)
+    batch = () if problem.B == 1 else (problem.B,)
+    return (problem.M // units.m, problem.N // units.n, *batch)
 
 
 def pattern_example(problem: MMShape, *, even_k: bool) -> MMShape:
     """A problem of the same kind as `problem` whose sizes, and their products, are all different literals."""
     m = 1 if problem.M == 1 else 16 * 1013
     n = 1 if problem.N == 1 else 16 * 1019
-    k = 256 * 13 if even_k else 8 * 1009
+    k = 256 * 13 if even_k else 1 if problem.K == 1 else 8 * 1009
     batch = problem.B if problem.B == 1 else 3
     return resized(problem, M=m, N=n, K=k, B=batch)
 
@@ -180,7 +188,8 @@ def _literals(example: MMShape) -> dict[int, str]:
 
 def _size_values(problem: MMShape) -> dict[str, str]:
     m, n, k = problem.M, problem.N, problem.K
-    return {"M": str(m), "N": str(n), "K": str(k), "MK": str(m * k), "KN": str(k * n), "MN": str(m * n)}
+    products = {"MK": str(m * k), "KN": str(k * n), "MN": str(m * n)}
+    return {"M": str(m), "N": str(n), "K": str(k), "B": str(problem.B), **products}
 
 
 def _split_header(source: str) -> tuple[str, str]:
