@@ -23,12 +23,14 @@ from diode.types.measurement import (
     TimingMethod,
 )
 from diode.types.problem import BATCHED_OPS, BIASED_OPS, Layout, MMShape, Operand, OtherProblem, Problem, TensorSpec
+from diode.types.solution import ChoicePattern, ProblemPattern, Solution, SolutionEntry
 
 __all__ = [
     "BATCHED_OPS",
     "BIASED_OPS",
     "AtenChoice",
     "Choice",
+    "ChoicePattern",
     "Columns",
     "CppTemplateConfig",
     "Dataset",
@@ -46,8 +48,11 @@ __all__ = [
     "OtherProblem",
     "PersistentTMAConfig",
     "Problem",
+    "ProblemPattern",
     "Scalar",
     "SearchSpace",
+    "Solution",
+    "SolutionEntry",
     "TensorSpec",
     "TiledConfig",
     "Timing",
