@@ -111,10 +111,20 @@ def triton_compile(source: KernelSource, target: CompileTarget, key: str) -> Any
             )
     except Exception as error:
         # Triton, MLIR, LLVM and the assembler each raise their own kinds.
-        reason = str(error).strip() or type(error).__name__
-        raise KernelCompileError(f"{source.entry}: {reason[:400]}") from error
+        raise KernelCompileError(f"{source.entry}: {_reason(error)[:400]}") from error
     finally:
         shutil.rmtree(cache, ignore_errors=True)
+
+
+def _reason(error: Exception) -> str:
+    """What lies at the bottom of a chain of errors, without the lines of the kernel that Triton quotes before it."""
+    from triton.compiler.errors import CompilationError
+
+    root: BaseException = error
+    while root.__cause__ is not None:
+        root = root.__cause__
+    said = root.error_message if isinstance(root, CompilationError) else None
+    return (said or str(root)).strip() or type(root).__name__
 
 
 def _load(source: KernelSource, key: str) -> Any:
