@@ -18,3 +18,9 @@ def cache_folder() -> Path:
         return Path(named)
     base = os.environ.get("XDG_CACHE_HOME")
     return (Path(base) if base else Path.home() / ".cache") / "diode"
+
+
+def model_paths() -> tuple[Path, ...]:
+    """`DIODE_MODEL_PATH`: files and folders of models, separated as in `PATH`."""
+    named = os.environ.get("DIODE_MODEL_PATH", "")
+    return tuple(Path(part).expanduser() for part in named.split(os.pathsep) if part)

@@ -1,0 +1,132 @@
+"""A trained model, ready to predict: loaded when it is first needed, checked, on CPU or GPU."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Callable, Sequence
+from functools import cached_property
+from pathlib import Path
+from typing import Final
+
+import numpy as np
+from numpy.typing import NDArray
+
+from diode.errors import FileFormatError, UsageError
+from diode.features import COLUMNS, SCHEMA_VERSION, ChoiceTable, feature_matrix
+from diode.model.card import ModelCard, card_path, read_card
+from diode.model.inference import ArrayNetwork
+from diode.model.prediction import Prediction, TimingModel, prediction_of
+from diode.model.spec import NetworkSpec
+from diode.model.weights import decode_tensors
+from diode.storage.flaws import naming_file
+from diode.types import Choice, Hardware, MMShape
+
+SCREEN_PREFIX: Final = "screen."
+_REFINED: Final = 192
+"""So many of a screen's best choices are looked at by the large network."""
+
+Network = Callable[[NDArray[np.float32]], NDArray[np.float32]]
+
+
+class ModelWrapper:
+    """One artifact: weights and the card beside them.
+
+    Nothing is read before it is needed. `device` and `compile` are for work in bulk; the choices of one problem are
+    ranked fastest by the default, plain arrays on the CPU, which is also safe inside another compile.
+    """
+
+    def __init__(self, path: str | Path, device: str = "cpu", *, compile: bool = False) -> None:
+        self.path = Path(path)
+        self.device = device
+        self._compile = compile
+
+    @cached_property
+    def card(self) -> ModelCard:
+        card = read_card(card_path(self.path))
+        if card.feature_schema != SCHEMA_VERSION or card.columns != COLUMNS:
+            raise FileFormatError(
+                f"{card_path(self.path)}: was trained on features of version {card.feature_schema}, but this diode "
+                f"computes version {SCHEMA_VERSION}: train it again, or install the diode that it was trained with"
+            )
+        return card
+
+    @property
+    def digest(self) -> str:
+        """Equal for equal weights."""
+        return self.card.weights_sha256
+
+    @cached_property
+    def model(self) -> TimingModel:
+        card = self.card
+        with naming_file(self.path):
+            content = self.path.read_bytes()
+        if hashlib.sha256(content).hexdigest() != card.weights_sha256:
+            raise FileFormatError(
+                f"{self.path}: is not the file that {card_path(self.path).name} describes; both belong together"
+            )
+        if card.network is None:
+            from diode.model.gbdt import BoostedTrees
+
+            return BoostedTrees.decode(self.path, content, card.sigma_scale)
+        shapes = card.network.shapes()
+        if card.screen is not None:
+            shapes |= {SCREEN_PREFIX + name: shape for name, shape in card.screen.shapes().items()}
+        parameters = decode_tensors(self.path, content, shapes)
+        network = self._network(card.network, {name: parameters[name] for name in card.network.shapes()})
+        screen = None
+        if card.screen is not None:
+            screen = self._network(card.screen, {n: parameters[SCREEN_PREFIX + n] for n in card.screen.shapes()})
+        return NetworkModel(network, screen, card.sigma_scale)
+
+    def predict(self, hardware: Hardware, problem: MMShape, choices: Sequence[Choice] | ChoiceTable) -> Prediction:
+        """One entry per choice, in their order."""
+        table = choices if isinstance(choices, ChoiceTable) else ChoiceTable.of(choices)
+        return self.model.predict(feature_matrix(hardware, problem, table))
+
+    def _network(self, spec: NetworkSpec, parameters: dict[str, NDArray[np.float32]]) -> Network:
+        if self.device == "cpu" and not self._compile:
+            return ArrayNetwork(spec, parameters)
+        return _torch_network(spec, parameters, self.device, compile=self._compile)
+
+
+class NetworkModel:
+    """A network and, before it, the screen that spares it the choices that are out of the question."""
+
+    def __init__(self, network: Network, screen: Network | None, sigma_scale: float) -> None:
+        self._network = network
+        self._screen = screen
+        self._sigma_scale = sigma_scale
+
+    def predict(self, features: NDArray[np.float32]) -> Prediction:
+        if self._screen is None or len(features) <= _REFINED:
+            return prediction_of(self._network(features), self._sigma_scale)
+        screened = prediction_of(self._screen(features), 1.0)
+        picked = screened.order()[:_REFINED]
+        refined = prediction_of(self._network(features[picked]), self._sigma_scale)
+        # What was not looked at closely must not overtake what was.
+        log_ratio = np.maximum(screened.log_ratio, np.float32(refined.log_ratio.max()))
+        sigma, failure = screened.sigma.copy(), screened.failure.copy()
+        log_ratio[picked], sigma[picked], failure[picked] = refined.log_ratio, refined.sigma, refined.failure
+        return Prediction(log_ratio, sigma, failure)
+
+
+def _torch_network(
+    spec: NetworkSpec, parameters: dict[str, NDArray[np.float32]], device: str, *, compile: bool
+) -> Network:
+    import torch
+
+    from diode.model.networks import build_network
+
+    if device.startswith("cuda") and not torch.cuda.is_available():
+        raise UsageError(f"device {device!r}: no CUDA device can be used here; use cpu")
+    network = build_network(spec)
+    network.load_state_dict({name: torch.from_numpy(value) for name, value in parameters.items()})
+    network.to(device).eval()
+    run = torch.compile(network, dynamic=True) if compile else network
+
+    def call(features: NDArray[np.float32]) -> NDArray[np.float32]:
+        with torch.inference_mode():
+            outputs: NDArray[np.float32] = run(torch.from_numpy(features).to(device)).cpu().numpy()
+        return outputs
+
+    return call
