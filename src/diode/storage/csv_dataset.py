@@ -1,86 +1,116 @@
-"""Measurements as CSV for spreadsheets and other programs: flat rows, without all that a dataset holds."""
+"""Datasets as CSV, for spreadsheets and other programs: one row per measurement, one column per fact.
+
+It holds all that a dataset does, and is read back exactly; but it is large, and carries no checksum.
+"""
 
 from __future__ import annotations
 
-import csv
-import io
+import os
+from collections.abc import Callable
+from operator import itemgetter
 from pathlib import Path
-from typing import Any, Final
+from typing import Annotated, Any, Final, Generic, TypeVar
 
 import msgspec
 
-from diode.storage.atomic import replacing
-from diode.storage.filtering import dtype_of, kind_of, layout_of
-from diode.types.choice import Choice
-from diode.types.dataset import NO_INT, Dataset
-from diode.types.measurement import Environment, Failure, TimingMethod
-from diode.types.problem import MMShape, Operand, Problem
+from diode.errors import InvalidRecordError
+from diode.storage.cells import Cells, KindCells, RecordCells, refuse_strays
+from diode.storage.content import TIMING_COLUMNS, check_content, ready_to_write
+from diode.storage.csv_records import CHOICES, GEMM, OTHER_PROBLEM
+from diode.storage.csv_table import table_rows, write_table
+from diode.storage.flaws import Flaw, naming_file
+from diode.types.dataset import NO_INT, Dataset, DatasetBuilder
+from diode.types.hardware import Hardware
+from diode.types.measurement import Environment, Failure, Measurement, Timing, TimingMethod
 
-_ENVIRONMENT: Final = ("hardware", "torch", "triton", "driver", "taken")
-_METHOD: Final = ("timer", "statistic", "kernel", "round")
-_PROBLEM: Final = ("op", "B", "M", "N", "K", "dtype", "out_dtype", "layout", "allow_tf32")
-_STRIDES: Final = ("a", "b", "out", "bias")
-_CHOICE: Final = (
-    *("kind", "choice", "block_m", "block_n", "block_k", "num_stages", "num_warps", "group_m", "k_split"),
-    *("even_k", "use_fast_accum", "acc_type", "num_sms"),
-)
-_TIMING: Final = ("time_us", "min_us", "spread", "repeats", "clock_mhz")
-_FAILURE: Final = ("failure", "message")
+Count = Annotated[int, msgspec.Meta(ge=1, lt=2**31)]
+Record = TypeVar("Record")
 
 
-def write_csv(dataset: Dataset, path: Path) -> None:
-    environments = [_environment_cells(row) for row in dataset.environments]
-    methods = [_method_cells(row) for row in dataset.methods]
-    problems = [_problem_cells(row) for row in dataset.problems]
-    choices = [_choice_cells(row) for row in dataset.choices]
-    failures = [*map(_failure_cells, dataset.failures), ["", ""]]
+class _TimingRow(Timing, frozen=True, forbid_unknown_fields=True):
+    """A timing whose counts fit a dataset's columns."""
+
+    repeats: Count | None = None
+    clock_mhz: Count | None = None
+
+
+_ENVIRONMENT: Final = RecordCells(Environment, nested={"hardware": RecordCells(Hardware, columns={"name": "hardware"})})
+_METHOD: Final = RecordCells(TimingMethod, columns={"kernel": "compiled_as"})
+_PROBLEM: Final = KindCells("problem_type", {"gemm": GEMM, "other": OTHER_PROBLEM})
+_CHOICE: Final = KindCells("choice_type", CHOICES)
+_TIMING: Final = RecordCells(_TimingRow)
+_FAILURE: Final = RecordCells(Failure, columns={"reason": "failure"})
+_GROUPS: Final = (_ENVIRONMENT, _METHOD, _PROBLEM, _CHOICE, _TIMING, _FAILURE)
+_COLUMNS: Final = tuple(column for group in _GROUPS for column in group.columns)
+
+
+def write_csv(dataset: Dataset, path: str | os.PathLike[str]) -> None:
+    dataset = ready_to_write(dataset)
     columns = dataset.columns
-    ids = (columns.environment_id, columns.method_id, columns.problem_id, columns.choice_id, columns.failure_id)
-    timings = zip(*(getattr(columns, name).tolist() for name in _TIMING), strict=True)
-    with replacing(path) as file:
-        text = io.TextIOWrapper(file, encoding="utf-8", newline="")
-        writer = csv.writer(text)
-        strides = [f"{name}_strides" for name in _STRIDES]
-        writer.writerow([*_ENVIRONMENT, *_METHOD, *_PROBLEM, *strides, *_CHOICE, *_TIMING, *_FAILURE])
-        for environment, method, problem, choice, failure, timing in zip(
-            *(column.tolist() for column in ids), timings, strict=True
-        ):
-            writer.writerow(
-                environments[environment]
-                + methods[method]
-                + problems[problem]
-                + choices[choice]
-                + ["" if value == NO_INT or value != value else value for value in timing]
-                + failures[failure]
+    tables = (
+        (list(map(_ENVIRONMENT.cells, dataset.environments)), columns.environment_id),
+        (list(map(_METHOD.cells, dataset.methods)), columns.method_id),
+        (list(map(_PROBLEM.cells, dataset.problems)), columns.problem_id),
+        (list(map(_CHOICE.cells, dataset.choices)), columns.choice_id),
+    )
+    failures = [*map(_FAILURE.cells, dataset.failures), [""] * len(_FAILURE.columns)]
+    timings = zip(*(getattr(columns, name).tolist() for name in TIMING_COLUMNS), strict=True)
+    rows = (
+        [cell for (table, ids) in tables for cell in table[ids[row]]]
+        + ["" if value == NO_INT or value != value else repr(value) for value in timing]
+        + failures[columns.failure_id[row]]
+        for row, timing in enumerate(timings)
+    )
+    write_table(Path(path), _COLUMNS, rows)
+
+
+def read_csv(path: str | os.PathLike[str]) -> Dataset:
+    path = Path(path)
+    with naming_file(path):
+        return _dataset(path.read_bytes())
+
+
+class _Known(Generic[Record]):
+    """Reads equal cells once: a dataset has few distinct records."""
+
+    def __init__(self, columns: tuple[str, ...], read: Callable[[Cells, str], Record]) -> None:
+        self._cells_of = itemgetter(*columns)
+        self._read = read
+        self._known: dict[Any, Record] = {}
+
+    def record(self, cells: Cells, place: str) -> Record:
+        key = self._cells_of(cells)
+        if key not in self._known:
+            self._known[key] = self._read(cells, place)
+        return self._known[key]
+
+
+def _dataset(data: bytes) -> Dataset:
+    environments = _Known(_ENVIRONMENT.columns, _ENVIRONMENT.record)
+    methods = _Known(_METHOD.columns, _METHOD.record)
+    problems = _Known(_PROBLEM.columns, _PROBLEM.record)
+    choices = _Known(_CHOICE.columns, _CHOICE.record)
+    failures = _Known(_FAILURE.columns, _failure)
+    builder = DatasetBuilder()
+    for place, cells in table_rows(data, _COLUMNS):
+        timed = any(map(cells.get, _TIMING.columns))
+        try:
+            measurement = Measurement(
+                problem=problems.record(cells, place),
+                choice=choices.record(cells, place),
+                environment=environments.record(cells, place),
+                method=methods.record(cells, place),
+                timing=_TIMING.record(cells, place) if timed else None,
+                failure=failures.record(cells, place),
             )
-        text.flush()
-        text.detach()
+        except InvalidRecordError as error:
+            raise Flaw(place, str(error)) from error
+        builder.add(measurement)
+    return check_content(builder.build(), "")
 
 
-def _environment_cells(environment: Environment) -> list[Any]:
-    return [environment.hardware.name, *(getattr(environment, name) for name in _ENVIRONMENT[1:])]
-
-
-def _method_cells(method: TimingMethod) -> list[Any]:
-    return [getattr(method, name) for name in _METHOD]
-
-
-def _problem_cells(problem: Problem) -> list[Any]:
-    if not isinstance(problem, MMShape):
-        out_dtype = problem.out.dtype if problem.out else ""
-        return [problem.op, "", "", "", "", dtype_of(problem), out_dtype, "", "", *([""] * len(_STRIDES))]
-    sizes = [problem.B, problem.M, problem.N, problem.K]
-    facts = [dtype_of(problem), problem.out.dtype, layout_of(problem), problem.allow_tf32]
-    operands: list[Operand | None] = [getattr(problem, name) for name in _STRIDES]
-    strides = ["" if operand is None else " ".join(map(str, operand.strides)) for operand in operands]
-    return [problem.op, *sizes, *facts, *strides]
-
-
-def _choice_cells(choice: Choice) -> list[Any]:
-    fields = msgspec.structs.asdict(choice)
-    name = fields.get("template") or fields.get("kernel") or fields.get("name") or kind_of(choice)
-    return [kind_of(choice), name, *(fields.get(field, "") for field in _CHOICE[2:])]
-
-
-def _failure_cells(failure: Failure) -> list[Any]:
-    return [failure.reason, failure.message]
+def _failure(cells: Cells, place: str) -> Failure | None:
+    if cells.get("failure"):
+        return _FAILURE.record(cells, place)
+    refuse_strays(cells, _FAILURE.columns, place, "must be empty where there is no failure")
+    return None
