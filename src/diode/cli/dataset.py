@@ -1,4 +1,4 @@
-"""The commands on data sets: stats, merge, convert."""
+"""The commands on data sets: stats, merge, convert, solution."""
 
 from __future__ import annotations
 
@@ -11,11 +11,13 @@ import typer
 from diode.cli.console import out
 from diode.cli.tables import print_fastest, print_statistics
 from diode.errors import UsageError
-from diode.storage import merge, read_datasets, statistics, write_dataset
+from diode.storage import merge, read_datasets, solution_of, statistics, write_dataset, write_solution
+from diode.storage.csv_dataset import read_csv, write_csv
 from diode.storage.files import dataset_format
+from diode.storage.solutions import solution_suffix
 from diode.types import Dataset, DatasetBuilder
 
-app = typer.Typer(help="Look into data sets, merge and convert them.", no_args_is_help=True)
+app = typer.Typer(help="Look into data sets, merge and convert them, make solutions of them.", no_args_is_help=True)
 
 Inputs = Annotated[list[Path], typer.Argument(help="Data sets, or folders of them.")]
 Output = Annotated[Path, typer.Option(help="The file to write; its suffix tells the format.")]
@@ -52,23 +54,43 @@ def merge_(context: typer.Context, inputs: Inputs, output: Output) -> None:
 @app.command()
 def convert(
     context: typer.Context,
-    input: Annotated[Path, typer.Argument(help="A data set, also one of the public torch-diode 0.1.")],
-    output: Annotated[Path, typer.Argument(help="The file to write: .parquet, .msgpack, .json, or .csv to export.")],
+    input: Annotated[Path, typer.Argument(help="A data set, also one of the public torch-diode 0.1, or a .csv.")],
+    output: Annotated[Path, typer.Argument(help="The file to write: .parquet, .msgpack, .json or .csv.")],
 ) -> None:
     """Write a data set in another format."""
-    is_csv = output.suffix == ".csv"
-    if is_csv and context.obj.format is not None:
+    # Only here is CSV a format of data sets: it carries no checksum, and is large.
+    to_csv = output.suffix == ".csv"
+    if to_csv and context.obj.format is not None:
         raise UsageError(f"{output}: the suffix contradicts --format {context.obj.format}: give one of them")
-    if not is_csv:
+    if not to_csv:
         dataset_format(output, context.obj.format)
-    dataset = _read([input])
-    if is_csv:
-        from diode.storage.csv_export import write_csv
-
+    dataset = read_csv(input) if input.suffix == ".csv" else _read([input])
+    if to_csv:
         write_csv(dataset, output)
     else:
         write_dataset(dataset, output, context.obj.format)
     out.print(f"{output}: {len(dataset)} measurements", markup=False)
+
+
+@app.command()
+def solution(
+    context: typer.Context,
+    inputs: Inputs,
+    output: Annotated[Path, typer.Option(help="The file to write: .json or .csv.")],
+    name: Annotated[str | None, typer.Option(help="Name of the solution; else that of the file.")] = None,
+    json: Annotated[bool, typer.Option("--json", help="Print what was written as JSON.")] = False,
+) -> None:
+    """Write the fastest choice of each GEMM as a solution file."""
+    suffix = solution_suffix(output)
+    if context.obj.format not in (None, suffix.removeprefix(".")):
+        raise UsageError(f"{output}: the suffix contradicts --format {context.obj.format}: give one of them")
+    found = solution_of(_read(inputs), output.stem if name is None else name)
+    write_solution(found, output)
+    if json:
+        written = {"output": str(output), "name": found.name, "entries": len(found.entries)}
+        out.print_json(msgspec.json.encode(written).decode())
+    else:
+        out.print(f"{output}: {len(found.entries)} choices of solution {found.name}", markup=False)
 
 
 def _read(inputs: list[Path]) -> Dataset:

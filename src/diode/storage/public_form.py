@@ -26,7 +26,7 @@ from diode.types.problem import BATCHED_OPS, MMShape, Name
 PUBLIC_METHOD: Final = TimingMethod(timer="public-torch-diode", statistic="min")
 
 
-class _Config(msgspec.Struct, forbid_unknown_fields=True):
+class PublicConfig(msgspec.Struct, forbid_unknown_fields=True):
     name: Name
     block_m: Positive
     block_n: Positive
@@ -43,7 +43,7 @@ class _Config(msgspec.Struct, forbid_unknown_fields=True):
 
 
 class _TimedConfig(msgspec.Struct, forbid_unknown_fields=True):
-    config: _Config
+    config: PublicConfig
     time: float
 
 
@@ -109,7 +109,7 @@ def _measurement(problem: MMShape, timed: _TimedConfig, environment: Environment
     )
 
 
-def _choice(op: str, config: _Config) -> TritonGEMMConfig:
+def _choice(op: str, config: PublicConfig) -> TritonGEMMConfig:
     """The name there is free text and only tiled templates have these fields, so the op tells which template it was."""
     template = "triton::bmm" if op in BATCHED_OPS else "triton::mm"
     extra: list[tuple[str, int | str]] = [] if config.grid is None else [("grid", config.grid)]
