@@ -8,7 +8,7 @@ from typing import Annotated, NamedTuple
 import typer
 
 import diode
-from diode.cli import collect, dataset
+from diode.cli import collect, dataset, train, validate
 from diode.storage.files import DatasetFormat
 
 
@@ -57,4 +57,7 @@ def common(
 app.command("collect")(collect.collect)
 app.command("collect-shapeset")(collect.collect_shapeset)
 app.command("create-validation")(collect.create_validation)
+app.command("train")(train.train)
+app.command("validate-model")(validate.validate_model)
+app.command("validate-max-autotune")(validate.validate_max_autotune)
 app.add_typer(dataset.app, name="dataset")

@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+import sys
 from typing import Final
 
 from rich.console import Console
 from rich.text import Text
 
-out: Final = Console(highlight=False, soft_wrap=True)
+_FILE_WIDTH: Final = 160
+"""Of tables that go into a file or a pipe, where nothing has to fit a screen."""
+
+out: Final = Console(highlight=False, soft_wrap=True, width=None if sys.stdout.isatty() else _FILE_WIDTH)
 err: Final = Console(stderr=True, highlight=False, soft_wrap=True)
 
 

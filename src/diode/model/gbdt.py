@@ -49,6 +49,9 @@ class BoostedTrees:
         sigma = np.full(len(features), _DOUBT * self._sigma_scale, np.float32)
         return Prediction(log_ratio, sigma, np.zeros(len(features), np.float32))
 
+    def predict_choices(self, features: NDArray[np.float32]) -> Prediction:
+        return self.predict(features)
+
     def importance(self) -> dict[str, float]:
         gains = self._booster.feature_importance("gain")
         return dict(zip(COLUMNS, (gains / max(gains.sum(), 1e-9)).tolist(), strict=True))

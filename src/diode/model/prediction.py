@@ -32,9 +32,13 @@ class Prediction:
 
 
 class TimingModel(Protocol):
-    """Predicts from features, columns as in `diode.features.COLUMNS`; rows do not influence one another."""
+    """Predicts from features, columns as in `diode.features.COLUMNS`."""
 
-    def predict(self, features: NDArray[np.float32]) -> Prediction: ...
+    def predict(self, features: NDArray[np.float32]) -> Prediction:
+        """Rows do not influence one another."""
+
+    def predict_choices(self, features: NDArray[np.float32]) -> Prediction:
+        """Of the choices of one problem: those far behind may be predicted roughly, never ahead of the others."""
 
 
 def prediction_of(outputs: NDArray[np.float32], sigma_scale: float) -> Prediction:

@@ -81,7 +81,7 @@ class ModelWrapper:
     def predict(self, hardware: Hardware, problem: MMShape, choices: Sequence[Choice] | ChoiceTable) -> Prediction:
         """One entry per choice, in their order."""
         table = choices if isinstance(choices, ChoiceTable) else ChoiceTable.of(choices)
-        return self.model.predict(feature_matrix(hardware, problem, table))
+        return self.model.predict_choices(feature_matrix(hardware, problem, table))
 
     def _network(self, spec: NetworkSpec, parameters: dict[str, NDArray[np.float32]]) -> Network:
         if self.device == "cpu" and not self._compile:
@@ -98,11 +98,14 @@ class NetworkModel:
         self._sigma_scale = sigma_scale
 
     def predict(self, features: NDArray[np.float32]) -> Prediction:
+        return prediction_of(self._network(features), self._sigma_scale)
+
+    def predict_choices(self, features: NDArray[np.float32]) -> Prediction:
         if self._screen is None or len(features) <= _REFINED:
-            return prediction_of(self._network(features), self._sigma_scale)
+            return self.predict(features)
         screened = prediction_of(self._screen(features), 1.0)
         picked = screened.order()[:_REFINED]
-        refined = prediction_of(self._network(features[picked]), self._sigma_scale)
+        refined = self.predict(features[picked])
         # What was not looked at closely must not overtake what was.
         log_ratio = np.maximum(screened.log_ratio, np.float32(refined.log_ratio.max()))
         sigma, failure = screened.sigma.copy(), screened.failure.copy()
