@@ -193,8 +193,10 @@ def launch_grid(problem: MMShape, config: TiledConfig) -> tuple[int, int, int]:
 def surely_illegal(problem: MMShape, config: TiledConfig, hardware: Hardware) -> Failure | None:
     """A failure where the pipeline's buffers alone exceed the shared memory of a block; None says nothing."""
     limit = hardware.shared_memory_per_block
+    if isinstance(config, TritonGEMMConfig) and problem.K <= config.block_k:
+        return None  # a loop of one step is no loop: the compiler makes no pipeline of it, whatever the stages
     stage_bytes = (config.block_m + config.block_n) * config.block_k * item_bytes(problem.a.dtype)
-    needed = stage_bytes * max(config.num_stages - 1, 1 if config.num_stages > 1 else 0)
+    needed = stage_bytes * max(config.num_stages - 1, 0)
     if limit is None or needed <= limit:
         return None
     return Failure("shared_memory", f"pipeline buffers of {needed} bytes, limit {limit}; not compiled")
