@@ -7,12 +7,13 @@ estimates in microseconds from the rates of the hardware, relative to the least 
 
 from __future__ import annotations
 
-from typing import Final
+from collections.abc import Iterator
+from typing import Any, Final
 
 import numpy as np
 from numpy.typing import NDArray
 
-from diode.features.table import DECOMPOSED, LIBRARY, PERSISTENT, TILED, ChoiceTable
+from diode.features.table import CHOICE_COLUMNS, PERSISTENT, ChoiceTable
 from diode.types import Hardware, MMShape
 from diode.types.dtypes import item_bytes
 
@@ -45,25 +46,6 @@ PROBLEM_COLUMNS: Final = (
     "unaligned_b",
     "unaligned_out",
 )
-CHOICE_COLUMNS: Final = (
-    "is_tiled",
-    "is_persistent",
-    "is_library",
-    "is_decomposed",
-    "adds_bias_itself",
-    "log_block_m",
-    "log_block_n",
-    "log_block_k",
-    "log_area",
-    "log_aspect",
-    "stages",
-    "one_stage",
-    "log_warps",
-    "log_area_per_warp",
-    "even_k",
-    "log_k_split",
-    "tensor_core_rows",
-)
 CROSS_COLUMNS: Final = (
     "log_tiles",
     "log_waves",
@@ -71,6 +53,7 @@ CROSS_COLUMNS: Final = (
     "log_sm_fill",
     "tail_waves",
     "log_k_steps",
+    "even_k",
     "unrolled",
     "fill_m",
     "fill_n",
@@ -90,8 +73,6 @@ CROSS_COLUMNS: Final = (
     "bound_us",
     "total_us",
     "log_steps_in_flight",
-    "wide_a",
-    "wide_b",
 )
 COLUMNS: Final = PROBLEM_COLUMNS + CHOICE_COLUMNS + CROSS_COLUMNS
 
@@ -103,11 +84,13 @@ def least_us(hardware: Hardware, problem: MMShape) -> float:
 
 
 def feature_matrix(hardware: Hardware, problem: MMShape, table: ChoiceTable) -> NDArray[np.float32]:
-    """One row per choice, columns as in `COLUMNS`."""
-    matrix = np.empty((len(table), len(COLUMNS)), dtype=np.float32)
-    matrix[:, : len(PROBLEM_COLUMNS)] = _problem_row(hardware, problem)
-    matrix[:, len(PROBLEM_COLUMNS) : -len(CROSS_COLUMNS)] = choice_matrix(table)
-    matrix[:, -len(CROSS_COLUMNS) :] = _cross_matrix(hardware, problem, table)
+    """One row per choice, columns as in `COLUMNS`; in memory each column is one piece, as it is computed."""
+    columns = np.empty((len(COLUMNS), len(table)), dtype=np.float32)
+    columns[: len(PROBLEM_COLUMNS)] = np.array(_problem_row(hardware, problem), dtype=np.float32)[:, None]
+    columns[len(PROBLEM_COLUMNS) : -len(CROSS_COLUMNS)] = table.columns
+    for row, column in zip(columns[-len(CROSS_COLUMNS) :], _cross_columns(hardware, problem, table), strict=True):
+        row[:] = column
+    matrix: NDArray[np.float32] = columns.T
     return matrix
 
 
@@ -147,33 +130,7 @@ def _problem_row(hardware: Hardware, problem: MMShape) -> list[float]:
     ]
 
 
-def choice_matrix(table: ChoiceTable) -> NDArray[np.float64]:
-    area = table.block_m * table.block_n
-    return np.stack(
-        [
-            table.kind == TILED,
-            table.kind == PERSISTENT,
-            table.kind == LIBRARY,
-            table.kind == DECOMPOSED,
-            table.adds_bias_itself,
-            np.log2(table.block_m),
-            np.log2(table.block_n),
-            np.log2(table.block_k),
-            np.log2(area),
-            np.log2(table.block_m / table.block_n),
-            table.stages,
-            table.stages <= 1,
-            np.log2(table.warps),
-            np.log2(area / table.warps),
-            table.even_k,
-            np.log2(table.k_split),
-            (table.block_m >= 64) & (table.warps >= 4),
-        ],
-        axis=1,
-    )
-
-
-def _cross_matrix(hardware: Hardware, problem: MMShape, table: ChoiceTable) -> NDArray[np.float64]:
+def _cross_columns(hardware: Hardware, problem: MMShape, table: ChoiceTable) -> Iterator[NDArray[Any]]:
     rate, bandwidth = _rates(hardware, problem)
     sm_count = hardware.sm_count or 100
     size = item_bytes(problem.a.dtype) or 2
@@ -185,6 +142,7 @@ def _cross_matrix(hardware: Hardware, problem: MMShape, table: ChoiceTable) -> N
     tiles_m, tiles_n = np.ceil(M / bm), np.ceil(N / bn)
     tiles = tiles_m * tiles_n * B * table.k_split
     k_steps = np.ceil(K / table.k_split / bk)
+    even_k = table.steps_through_k & (K % bk == 0)
     stage_bytes = (bm + bn) * bk * size
     shared = stage_bytes * np.maximum(table.stages - (table.stages > 1) * ~persistent, 1)
     shared_per_sm = float(hardware.shared_memory_per_sm or 100_000)
@@ -213,56 +171,35 @@ def _cross_matrix(hardware: Hardware, problem: MMShape, table: ChoiceTable) -> N
     once = problem.min_bytes - problem.M * problem.N * problem.B * out_size
     l2_bytes = float(hardware.l2_bytes or 4e7)
     dram = np.where(once < l2_bytes / 2, once, np.maximum(np.minimum(reread, tiles * tile_bytes), once)) / bandwidth
-    stored = B * M * N * out_size / bandwidth
+    stored = np.full(len(table), B * M * N * out_size / bandwidth)
     depth = np.maximum(np.minimum(table.stages, k_steps), 1)
     latency = whole_waves * k_steps * 0.7 / depth + whole_waves * 1.5
     bound = np.maximum(np.maximum(arithmetic, l2), dram)
     least = least_us(hardware, problem)
-    wide_a, wide_b = _wide(problem, size)
 
-    def relative(time_us: NDArray[np.float64] | float) -> NDArray[np.float64]:
-        return np.log2((np.asarray(time_us) + 0.1) / least) * np.ones(len(table))
-
-    return np.stack(
-        [
-            np.log2(tiles),
-            np.log2(waves),
-            waves / whole_waves,
-            np.log2(sm_fill),
-            np.minimum(whole_waves, 16.0),
-            np.log2(k_steps),
-            table.even_k & (k_steps >= 4) & (k_steps <= 17),
-            M / (tiles_m * bm),
-            N / (tiles_n * bn),
-            K / table.k_split / (k_steps * bk),
-            np.log2(shared),
-            shared / float(hardware.shared_memory_per_block or 100_000),
-            by_shared,
-            per_sm,
-            per_sm * table.warps / 64,
-            np.log2(accumulators),
-            np.log2(bm * bn / (bm + bn)),
-            relative(arithmetic),
-            relative(l2),
-            relative(dram),
-            relative(latency),
-            relative(stored),
-            relative(bound + stored),
-            relative(bound + latency + stored),
-            np.log2(depth * per_sm),
-            np.full(len(table), wide_a),
-            np.full(len(table), wide_b),
-        ],
-        axis=1,
-    )
+    yield np.log2(tiles)
+    yield np.log2(waves)
+    yield waves / whole_waves
+    yield np.log2(sm_fill)
+    yield np.minimum(whole_waves, 16.0)
+    yield np.log2(k_steps)
+    yield even_k
+    yield even_k & (k_steps >= 4) & (k_steps <= 17)
+    yield M / (tiles_m * bm)
+    yield N / (tiles_n * bn)
+    yield K / table.k_split / (k_steps * bk)
+    yield np.log2(shared)
+    yield shared / float(hardware.shared_memory_per_block or 100_000)
+    yield by_shared
+    yield per_sm
+    yield per_sm * table.warps / 64
+    yield np.log2(accumulators)
+    yield np.log2(bm * bn / (bm + bn))
+    for time_us in (arithmetic, l2, dram, latency, stored, bound + stored, bound + latency + stored):
+        yield np.log2((time_us + 0.1) / least)
+    yield np.log2(depth * per_sm)
 
 
 def _leading(strides: tuple[int, ...]) -> int:
     """The stride of a matrix's dimension that is not contiguous."""
     return max(strides[-2:])
-
-
-def _wide(problem: MMShape, size: int) -> tuple[float, float]:
-    """Whether rows of A and B begin where the widest load may."""
-    elements = 16 // max(size, 1)
-    return tuple(float(_leading(operand.strides) % elements == 0) for operand in (problem.a, problem.b))  # type: ignore[return-value]

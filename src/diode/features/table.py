@@ -3,13 +3,33 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
+from functools import cached_property
 from typing import Final
 
 import numpy as np
 from numpy.typing import NDArray
 
 from diode.types import AtenChoice, Choice, DecomposeKConfig, PersistentTMAConfig, TritonGEMMConfig
+
+CHOICE_COLUMNS: Final = (
+    "is_tiled",
+    "is_persistent",
+    "is_library",
+    "is_decomposed",
+    "adds_bias_itself",
+    "log_block_m",
+    "log_block_n",
+    "log_block_k",
+    "log_area",
+    "log_aspect",
+    "stages",
+    "one_stage",
+    "log_warps",
+    "log_area_per_warp",
+    "log_k_split",
+    "tensor_core_rows",
+)
 
 Floats = NDArray[np.float64]
 
@@ -32,13 +52,12 @@ class ChoiceTable:
     warps: Floats
     group_m: Floats
     k_split: Floats
-    even_k: NDArray[np.bool_]
     adds_bias_itself: NDArray[np.bool_]
     """A library kernel that takes the bias as a vector."""
 
     @classmethod
     def of(cls, choices: Sequence[Choice]) -> ChoiceTable:
-        rows = np.array([_row(choice) for choice in choices], dtype=np.float64).reshape(len(choices), 10)
+        rows = np.array([_row(choice) for choice in choices], dtype=np.float64).reshape(len(choices), 9)
         return cls(
             kind=rows[:, 0].astype(np.int8),
             block_m=rows[:, 1],
@@ -48,24 +67,53 @@ class ChoiceTable:
             warps=rows[:, 5],
             group_m=rows[:, 6],
             k_split=rows[:, 7],
-            even_k=rows[:, 8] > 0,
-            adds_bias_itself=rows[:, 9] > 0,
+            adds_bias_itself=rows[:, 8] > 0,
         )
 
     def __len__(self) -> int:
         return len(self.kind)
 
     def take(self, rows: NDArray[np.intp] | NDArray[np.bool_]) -> ChoiceTable:
-        return ChoiceTable(**{name: column[rows] for name, column in vars(self).items()})
+        return ChoiceTable(**{field.name: getattr(self, field.name)[rows] for field in fields(self)})
+
+    @cached_property
+    def steps_through_k(self) -> NDArray[np.bool_]:
+        """Choices whose loop over K Inductor writes: what else runs is not known."""
+        steps: NDArray[np.bool_] = self.kind <= PERSISTENT
+        return steps
+
+    @cached_property
+    def columns(self) -> NDArray[np.float32]:
+        """`CHOICE_COLUMNS`, each one piece in memory: they are the same for all problems."""
+        area = self.block_m * self.block_n
+        rows = [
+            self.kind == TILED,
+            self.kind == PERSISTENT,
+            self.kind == LIBRARY,
+            self.kind == DECOMPOSED,
+            self.adds_bias_itself,
+            np.log2(self.block_m),
+            np.log2(self.block_n),
+            np.log2(self.block_k),
+            np.log2(area),
+            np.log2(self.block_m / self.block_n),
+            self.stages,
+            self.stages <= 1,
+            np.log2(self.warps),
+            np.log2(area / self.warps),
+            np.log2(self.k_split),
+            (self.block_m >= 64) & (self.warps >= 4),
+        ]
+        return np.array(rows, dtype=np.float32)
 
 
 def _row(choice: Choice) -> tuple[float, ...]:
     if isinstance(choice, TritonGEMMConfig | PersistentTMAConfig):
         kind = PERSISTENT if isinstance(choice, PersistentTMAConfig) else TILED
         blocks = (choice.block_m, choice.block_n, choice.block_k, choice.num_stages, choice.num_warps)
-        return (kind, *blocks, choice.group_m, 1, choice.even_k, 0)
+        return (kind, *blocks, choice.group_m, 1, 0)
     if isinstance(choice, AtenChoice):
-        return (LIBRARY, *_LIBRARY_TILE, 8, 1, 0, choice.kernel == "bias_addmm")
+        return (LIBRARY, *_LIBRARY_TILE, 8, 1, choice.kernel == "bias_addmm")
     if isinstance(choice, DecomposeKConfig):
-        return (DECOMPOSED, *_LIBRARY_TILE, 8, choice.k_split, 0, 0)
-    return (UNKNOWN, *_LIBRARY_TILE, 8, 1, 0, 0)
+        return (DECOMPOSED, *_LIBRARY_TILE, 8, choice.k_split, 0)
+    return (UNKNOWN, *_LIBRARY_TILE, 8, 1, 0)

@@ -25,22 +25,25 @@ class ArrayNetwork:
 
     def __init__(self, spec: NetworkSpec, parameters: Mapping[str, Array]) -> None:
         self.spec = spec
-        self._parameters = parameters
+        center, scale = parameters["center"], parameters["scale"]
+        self._low, self._high = center - CLIP / scale, center + CLIP / scale
+        weight, bias = parameters["input.weight"], parameters["input.bias"]
+        # The normalisation goes into the first layer: one pass over the features less.
+        folded = {"input.weight": scale[:, None] * weight, "input.bias": bias - (center * scale)[None, :] @ weight}
+        self._parameters = {**parameters, **folded}
 
     def __call__(self, features: Array) -> Array:
         """`[rows, columns]` to `[members, rows, outputs]`."""
-        get = self._parameters
-        values: Array = np.clip((features - get["center"]) * get["scale"], -CLIP, CLIP)
-        values = _silu(self._linear("input", values))
+        values = _silu(self._linear("input", np.clip(features, self._low, self._high)))
         if self.spec.type == "base":
             for number in range(self.spec.layers - 1):
                 values = _silu(self._linear(f"layers.{number}", values))
         else:
             for number in range(self.spec.layers):
                 inner = _silu(self._linear(f"expand.{number}", _normalised(values)))
-                values = values + self._linear(f"reduce.{number}", inner)
+                values += self._linear(f"reduce.{number}", inner)
         out = self._linear("head", values)
-        out[..., :1] += get["offset"]
+        out[..., 0] += self._parameters["offset"]
         return out
 
     def _linear(self, name: str, values: Array) -> Array:

@@ -38,9 +38,10 @@ class TrainingRows:
         rows = torch.from_numpy(lines + 1).to(self.device)
         return Batch(self.features[rows], self._log_ratio[rows], self._log_regret[rows], self._failed[rows], rows > 0)
 
-    def timed(self, rows: NDArray[np.intp]) -> tuple[torch.Tensor, torch.Tensor]:
-        """Features and targets of the rows that are no failures."""
-        picked = torch.from_numpy(rows[~self.examples.failed[rows]] + 1).to(self.device)
+    @property
+    def timed(self) -> tuple[torch.Tensor, torch.Tensor]:
+        """Features and targets of all rows that are no failures."""
+        picked = torch.from_numpy(np.flatnonzero(~self.examples.failed) + 1).to(self.device)
         return self.features[picked], self._log_ratio[picked]
 
     def rows_of(self, problems: NDArray[np.intp]) -> NDArray[np.intp]:
@@ -65,7 +66,7 @@ class MemberTrainer:
         torch.manual_seed(settings.seed + 1000 * number)
         spec = NetworkSpec(settings.type, len(COLUMNS), settings.hidden, settings.layers)
         self.network = build_network(spec).to(rows.device)
-        self.network.normalise_by(*rows.timed(rows.rows_of(self._training)))
+        self.network.normalise_by(*rows.timed)
         self._optimizer = torch.optim.AdamW(
             self.network.parameters(), lr=settings.learning_rate, weight_decay=settings.weight_decay
         )

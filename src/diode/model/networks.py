@@ -36,21 +36,21 @@ class TimingNetwork(nn.Module):
     def __init__(self, spec: NetworkSpec) -> None:
         super().__init__()
         self.spec = spec
-        self.register_buffer("center", torch.zeros(spec.members, 1, spec.columns))
-        self.register_buffer("scale", torch.ones(spec.members, 1, spec.columns))
-        self.register_buffer("offset", torch.zeros(spec.members, 1, 1))
+        self.register_buffer("center", torch.zeros(spec.columns))
+        self.register_buffer("scale", torch.ones(spec.columns))
+        self.register_buffer("offset", torch.zeros(1))
         self.input = StackedLinear(spec.members, spec.columns, spec.hidden)
         self.head = StackedLinear(spec.members, spec.hidden, OUTPUTS)
 
     def normalise_by(self, features: Tensor, log_ratio: Tensor) -> None:
-        """Takes center and scale from the rows that will be trained on."""
+        """Takes center and scale from rows of the kind that will be trained on."""
         self.center.copy_(features.mean(0))
         self.scale.copy_(1.0 / (features.std(0, unbiased=False) + 1e-6))
-        self.offset.copy_(log_ratio.mean())
+        self.offset.fill_(log_ratio.mean())
 
     def forward(self, features: Tensor) -> Tensor:
         """`[rows, columns]` to `[members, rows, OUTPUTS]`."""
-        values = ((features - self.center) * self.scale).clamp(-CLIP, CLIP)
+        values = ((features - self.center) * self.scale).clamp(-CLIP, CLIP).expand(self.spec.members, -1, -1)
         out = self.head(self.hidden(functional.silu(self.input(values))))
         return torch.cat((out[..., :1] + self.offset, out[..., 1:]), dim=-1)
 
@@ -96,9 +96,13 @@ def build_network(spec: NetworkSpec) -> TimingNetwork:
 
 
 def stack_networks(networks: Sequence[TimingNetwork]) -> TimingNetwork:
-    """One network with the members of all; they must be of one spec but for the number of members."""
+    """One network with the members of all, which share spec and normalisation."""
     spec = msgspec.structs.replace(networks[0].spec, members=sum(network.spec.members for network in networks))
     stacked = build_network(spec)
     states = [network.state_dict() for network in networks]
-    stacked.load_state_dict({name: torch.cat([state[name] for state in states]) for name in states[0]})
+    shared = {name for name, _ in stacked.named_buffers()}
+    together = {
+        name: states[0][name] if name in shared else torch.cat([state[name] for state in states]) for name in states[0]
+    }
+    stacked.load_state_dict(together)
     return stacked

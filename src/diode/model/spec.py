@@ -29,9 +29,9 @@ class NetworkSpec(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
         """Every parameter by name, in the order of `state_dict`'s names, with its shape."""
         members, columns, hidden = self.members, self.columns, self.hidden
         shapes: dict[str, tuple[int, ...]] = {
-            "center": (members, 1, columns),
-            "scale": (members, 1, columns),
-            "offset": (members, 1, 1),
+            "center": (columns,),
+            "scale": (columns,),
+            "offset": (1,),
         }
         inner = ("layers",) if self.type == "base" else ("expand", "reduce")
         repeats = self.layers - 1 if self.type == "base" else self.layers
