@@ -51,7 +51,7 @@ print(json.dumps({
 """
 
 CHECK = """
-import msgspec, numpy, pyarrow, rich, torch, typer
+import lightgbm, matplotlib, msgspec, numpy, pyarrow, rich, safetensors, torch, typer
 import diode
 device = torch.cuda.get_device_name() if torch.cuda.is_available() else "no CUDA GPU"
 print(f"torch {torch.__version__}, {device}, diode {diode.__version__}")

@@ -139,7 +139,7 @@ def test_what_is_left_out_of_a_shared_sample_would_take_long(spaces):
     assert set(LIBRARY) <= set(picked)
     good = [choice for choice in left_out if choice.num_stages >= 3 and choice.block_m * choice.block_n >= 128 * 128]
     assert good == []
-    hopeless = [choice for choice in tiled_in(everything) if choice.block_m == choice.block_n == 16]
+    hopeless = [c for c in tiled_in(everything) if c.num_stages == 1 and c.block_m * c.block_n <= 32 * 32]
     assert 0 < len(set(hopeless) & set(picked)) < len(hopeless) / 4  # a share of them stays, to learn from
 
 

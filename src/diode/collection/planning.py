@@ -193,7 +193,7 @@ def launch_grid(problem: MMShape, config: TiledConfig) -> tuple[int, int, int]:
 def surely_illegal(problem: MMShape, config: TiledConfig, hardware: Hardware) -> Failure | None:
     """A failure where the pipeline's buffers alone exceed the shared memory of a block; None says nothing."""
     limit = hardware.shared_memory_per_block
-    if isinstance(config, TritonGEMMConfig) and problem.K <= config.block_k:
+    if isinstance(config, TritonGEMMConfig) and config.block_k >= problem.K:
         return None  # a loop of one step is no loop: the compiler makes no pipeline of it, whatever the stages
     stage_bytes = (config.block_m + config.block_n) * config.block_k * item_bytes(problem.a.dtype)
     needed = stage_bytes * max(config.num_stages - 1, 0)
