@@ -39,3 +39,16 @@ class CollectionError(DiodeError):
 
 class UsageError(DiodeError):
     """The command's words contradict one another or name something that does not exist."""
+
+
+class SelectionError(DiodeError):
+    """The model could not choose for a GEMM; raised into a compile only where falling back was forbidden."""
+
+    def __init__(self, reason: str, message: str) -> None:
+        super().__init__(message)
+        self.reason = reason
+        """The name of the statistic that counts it."""
+
+
+class IntegrationError(DiodeError):
+    """A part of torch that an integration needs is missing, or an integration breaks its contract."""

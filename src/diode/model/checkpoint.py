@@ -59,7 +59,15 @@ class Checkpoint:
 def _read(path: Path) -> dict[str, Any]:
     try:
         saved = torch.load(path, map_location="cpu", weights_only=True)
-    except (pickle.UnpicklingError, RuntimeError, EOFError, ValueError) as error:
+    except (
+        pickle.UnpicklingError,
+        RuntimeError,
+        EOFError,
+        ValueError,
+        LookupError,
+        TypeError,
+        AttributeError,
+    ) as error:
         raise FileFormatError(f"{path}: not a checkpoint of this version; remove it to train from the start") from error
     if not isinstance(saved, dict) or saved.keys() != {"identity", "members"}:
         raise FileFormatError(f"{path}: not a checkpoint of this version; remove it to train from the start")

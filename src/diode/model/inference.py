@@ -34,7 +34,8 @@ class ArrayNetwork:
 
     def __call__(self, features: Array) -> Array:
         """`[rows, columns]` to `[members, rows, outputs]`."""
-        values = _silu(self._linear("input", np.clip(features, self._low, self._high)))
+        clipped = np.maximum(features, self._low)  # twice as fast as numpy's clip
+        values = _silu(self._linear("input", np.minimum(clipped, self._high, out=clipped)))
         if self.spec.type == "base":
             for number in range(self.spec.layers - 1):
                 values = _silu(self._linear(f"layers.{number}", values))

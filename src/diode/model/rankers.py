@@ -86,13 +86,14 @@ def _static_table(problems: list[MeasuredProblem], truth: Truth, size: int) -> l
 
 def _greedy(regret: NDArray[np.float64], tiles: list[Tile], size: int) -> list[Tile]:
     best = np.full(len(regret), np.inf)
+    taken = np.zeros(len(tiles), dtype=np.bool_)
     table: list[Tile] = []
     for _ in range(min(size, len(tiles))):
         together = np.minimum(best[:, None], regret).mean(0)
-        picked = int(together.argmin())
+        picked = int(np.where(taken, np.inf, together).argmin())
         table.append(tiles[picked])
         best = np.minimum(best, regret[:, picked])
-        regret[:, picked] = np.inf
+        taken[picked] = True
     return table
 
 

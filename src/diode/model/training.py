@@ -82,15 +82,26 @@ def train_network(
     checkpoint: Checkpoint | None = None,
 ) -> TrainedNetwork:
     """Deterministic for a seed on a CPU. With a checkpoint, an interrupted training goes on where it was."""
+    folds = split_by_twins(truth, settings.folds, settings.seed)
+    return train_on_examples(Examples.of(truth), folds, settings, report, checkpoint)
+
+
+def train_on_examples(
+    examples: Examples,
+    folds: NDArray[np.intp],
+    settings: TrainingSettings,
+    report: Callable[[EpochReport], None] = lambda report: None,
+    checkpoint: Checkpoint | None = None,
+) -> TrainedNetwork:
+    """`folds` has an entry per problem; the problems of one fold are left out together."""
     from diode.model.member import MemberTrainer, TrainingRows
 
-    folds = split_by_twins(truth, settings.folds, settings.seed)
     present = sorted(set(folds.tolist()))
     if len(present) < 2:
         raise UsageError(
-            f"{len(truth)} measured GEMM problems are too few to train on: at least two of different sizes are needed"
+            f"{len(folds)} measured GEMM problems are too few to train on: at least two of different sizes are needed"
         )
-    rows = TrainingRows(Examples.of(truth), settings.device)
+    rows = TrainingRows(examples, settings.device)
     networks, held_out, reports = [], [], []
     for number in range(settings.members):
         left_out = folds == present[number % len(present)]

@@ -73,8 +73,12 @@ def _torch_tensors(path: Path, content: bytes) -> dict[str, NDArray[np.float32]]
         raise FileFormatError(
             f"{path}: holds more than plain tensors and could run code when it is loaded; it was not loaded"
         ) from error
-    except (RuntimeError, EOFError, ValueError, KeyError) as error:
-        raise FileFormatError(f"{path}: not a file of tensors ({str(error).splitlines()[0][:200]})") from error
+    except (RuntimeError, EOFError, ValueError, LookupError, TypeError, AttributeError) as error:
+        why = next(iter(str(error).splitlines()), type(error).__name__)
+        raise FileFormatError(f"{path}: not a file of tensors ({why[:200]})") from error
     if not isinstance(loaded, dict) or not all(isinstance(value, torch.Tensor) for value in loaded.values()):
         raise FileFormatError(f"{path}: must hold a dictionary of tensors and nothing else")
+    for name, value in loaded.items():
+        if value.dtype != torch.float32:  # numpy does not know all of torch's types
+            raise FileFormatError(f"{path}: tensor {str(name)!r} is {value.dtype}, not torch.float32")
     return {str(name): value.detach().numpy() for name, value in loaded.items()}

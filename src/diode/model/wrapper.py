@@ -22,8 +22,9 @@ from diode.storage.flaws import naming_file
 from diode.types import Choice, Hardware, MMShape
 
 SCREEN_PREFIX: Final = "screen."
-_REFINED: Final = 192
-"""So many of a screen's best choices are looked at by the large network."""
+_REFINED: Final = 128
+"""So many of a screen's best choices are looked at by the large network, and besides them all that have no tile."""
+_IS_TILED, _IS_PERSISTENT = COLUMNS.index("is_tiled"), COLUMNS.index("is_persistent")
 
 Network = Callable[[NDArray[np.float32]], NDArray[np.float32]]
 
@@ -44,9 +45,11 @@ class ModelWrapper:
     def card(self) -> ModelCard:
         card = read_card(card_path(self.path))
         if card.feature_schema != SCHEMA_VERSION or card.columns != COLUMNS:
+            others = ", ".join(sorted(set(card.columns) ^ set(COLUMNS))[:5]) or "in another order"
             raise FileFormatError(
-                f"{card_path(self.path)}: was trained on features of version {card.feature_schema}, but this diode "
-                f"computes version {SCHEMA_VERSION}: train it again, or install the diode that it was trained with"
+                f"{card_path(self.path)}: was trained on other features (version {card.feature_schema}) than this "
+                f"diode computes (version {SCHEMA_VERSION}; not the same: {others}): train it again, or install the "
+                "diode that it was trained with"
             )
         return card
 
@@ -104,7 +107,10 @@ class NetworkModel:
         if self._screen is None or len(features) <= _REFINED:
             return self.predict(features)
         screened = prediction_of(self._screen(features), 1.0)
-        picked = screened.order()[:_REFINED]
+        order = screened.order()
+        # Few, and unlike all others: of them a screen knows least.
+        untiled = features[:, _IS_TILED] + features[:, _IS_PERSISTENT] == 0
+        picked = np.union1d(order[:_REFINED], np.flatnonzero(untiled))
         refined = self.predict(features[picked])
         # What was not looked at closely must not overtake what was.
         log_ratio = np.maximum(screened.log_ratio, np.float32(refined.log_ratio.max()))
