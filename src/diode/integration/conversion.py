@@ -6,10 +6,13 @@ are read by their hints, so a problem of a dynamic graph is the one that Inducto
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from contextvars import ContextVar
 from functools import partial
 from typing import Any, Final
 
+import sympy  # type: ignore[import-untyped]  # it has no types
 import torch
 from torch._inductor import select_algorithm
 from torch._inductor.ir import ChoiceCaller, Layout
@@ -44,6 +47,19 @@ _CALL_FACTS: Final = ("epilogue_fn", "epilogue_fn_hash", "prefix_args", "suffix_
 """Kwargs that follow from the op and its inputs and are the same for all choices of a problem: no part of a choice."""
 _TILE_KWARGS: Final = frozenset({"BLOCK_M", "BLOCK_N", "BLOCK_K", "num_stages", "num_warps", "GROUP_M"})
 _TMA_KWARGS: Final = frozenset({"A_ROW_MAJOR", "B_ROW_MAJOR", "NUM_SMS", "TMA_SIZE", "TMA_EXPERIMENTAL_API"})
+
+
+_assumed_sizes: ContextVar[Mapping[sympy.Symbol, int]] = ContextVar("assumed_sizes", default={})  # noqa: B039  # read only
+
+
+@contextmanager
+def assuming(sizes: Mapping[sympy.Symbol, int]) -> Iterator[None]:
+    """Inside, problems are read as if the symbols had these values in place of their hints."""
+    token = _assumed_sizes.set(sizes)
+    try:
+        yield
+    finally:
+        _assumed_sizes.reset(token)
 
 
 def choice_from_ktc(ktc: KernelTemplateChoice) -> Choice:
@@ -221,6 +237,10 @@ def _tf32_allowed() -> bool:
 
 def _hints(expressions: Iterable[Any]) -> tuple[int, ...]:
     values = tuple(expressions)
+    assumed = _assumed_sizes.get()
+    if assumed:
+        precomputed = V.graph.sizevars.inv_precomputed_replacements
+        values = tuple(sympy.sympify(value).subs(precomputed).subs(assumed) for value in values)
     sizevars: Any = V.graph.sizevars
     if hasattr(sizevars, "optimization_hints"):
         return tuple(int(hint) for hint in sizevars.optimization_hints(values))

@@ -1,0 +1,63 @@
+"""What a handler did, counted."""
+
+from __future__ import annotations
+
+import threading
+from collections import Counter
+from collections.abc import Mapping
+from types import MappingProxyType
+from typing import Final, Literal, get_args
+
+FallbackReason = Literal[
+    "fallback_no_model",
+    "fallback_unsupported_op",
+    "fallback_feature_extraction",
+    "fallback_prediction",
+    "fallback_empty_result",
+    "fallback_hardware_mismatch",
+    "fallback_error",
+]
+FALLBACK_REASONS: Final[tuple[FallbackReason, ...]] = get_args(FallbackReason)
+
+MEANINGS: Final[Mapping[str, str]] = MappingProxyType(
+    {
+        "total_calls": "calls of Inductor's hook, of plain compiles too",
+        "decisions": "GEMMs for which there was something to choose; the calls of one GEMM count once",
+        "model_selections": "decisions that the model made",
+        "configs_filtered": "candidates that the model kept from being benchmarked",
+        "fallback_no_model": "no model was found, or it could not be read",
+        "fallback_unsupported_op": "the model does not know the op, its element type or its templates",
+        "fallback_feature_extraction": "problem, device or candidates could not be put into numbers",
+        "fallback_prediction": "the model raised an error or predicted no numbers",
+        "fallback_empty_result": "no candidate was left that may be offered",
+        "fallback_hardware_mismatch": "the model was trained on another kind of device, or on other software",
+        "fallback_error": "anything else went wrong",
+    }
+)
+
+
+class Statistics:
+    """Counts of one handler; compiles in several threads add to it."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._counts: Counter[str] = Counter()
+        self._seconds: list[float] = []
+
+    def add(self, name: str, amount: int = 1) -> None:
+        with self._lock:
+            self._counts[name] += amount
+
+    def decided(self, seconds: float) -> None:
+        with self._lock:
+            self._seconds.append(seconds)
+
+    def report(self) -> dict[str, int | float]:
+        """Every count of `MEANINGS`, and how long decisions took."""
+        with self._lock:
+            seconds = sorted(self._seconds)
+            counts: dict[str, int | float] = {name: self._counts[name] for name in MEANINGS}
+        counts["decision_seconds_total"] = sum(seconds)
+        counts["decision_seconds_median"] = seconds[len(seconds) // 2] if seconds else 0.0
+        counts["decision_seconds_max"] = seconds[-1] if seconds else 0.0
+        return counts
