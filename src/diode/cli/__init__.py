@@ -3,16 +3,46 @@
 from __future__ import annotations
 
 import sys
+from typing import Final
+
+_WRONG_WORDS: Final = 2
+_INTERRUPTED: Final = 130
 
 
 def main() -> None:
-    """Runs the command; an error that diode knows becomes one line on stderr and exit code 1."""
+    """Runs the command. An error is one line on stderr; the exit code is 2 for words that make no command, else 1."""
+    try:
+        sys.exit(_run())
+    except KeyboardInterrupt:
+        sys.exit(_INTERRUPTED)
+
+
+def _run() -> int:
+    import typer
+
     from diode.cli.app import app
     from diode.cli.console import fail
-    from diode.errors import DiodeError
+    from diode.errors import DiodeError, UsageError
 
+    # The base of all that is wrong with words; which package it lives in changes with typer's version.
+    wrong_words: type[Exception] = typer.BadParameter.__mro__[2]
     try:
-        app()
+        code = app(standalone_mode=False)
     except DiodeError as error:
         fail(error)
-        sys.exit(1)
+        return 1
+    except typer.Abort:
+        return _INTERRUPTED
+    except wrong_words as error:
+        message = error.format_message()  # type: ignore[attr-defined]  # all of them have it
+        if message and "\n" not in message:
+            fail(UsageError(f"{message} {_where_help_is(error)}"))
+        elif message:  # older versions hand over the help that the newest has printed already
+            sys.stderr.write(f"{message}\n")
+        return _WRONG_WORDS
+    return code if isinstance(code, int) else 0
+
+
+def _where_help_is(error: Exception) -> str:
+    context = getattr(error, "ctx", None)
+    return f"({'diode' if context is None else context.command_path} --help explains)"

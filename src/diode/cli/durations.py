@@ -5,19 +5,20 @@ from __future__ import annotations
 import re
 from typing import Final
 
-import typer
+from diode.errors import UsageError
 
 _DURATION: Final = re.compile(r"(?:(\d+)h)?(?:(\d+)m)?(?:(\d+)s?)?")
 
 
-def parse_duration(text: str) -> float:
+def parse_duration(text: str, option: str) -> float:
+    """Seconds; `option` is where the text was said."""
     found = _DURATION.fullmatch(text.strip().lower())
     if found is None or not any(found.groups()):
-        raise typer.BadParameter(f"{text!r} is no duration: write 90s, 10m or 1h30m")
+        raise UsageError(f"{option} {text!r}: is no duration: write 90s, 10m or 1h30m")
     hours, minutes, seconds = (int(part or 0) for part in found.groups())
     total = 3600.0 * hours + 60.0 * minutes + seconds
     if total <= 0:
-        raise typer.BadParameter(f"{text!r} leaves no time at all")
+        raise UsageError(f"{option} {text!r}: leaves no time at all")
     return total
 
 

@@ -9,6 +9,7 @@ import msgspec
 import typer
 
 from diode.cli.console import out
+from diode.cli.devices import check_model_device
 from diode.errors import UsageError
 from diode.storage import filter_dataset, read_datasets, read_solution
 from diode.storage.atomic import write_atomically
@@ -41,6 +42,7 @@ def validate_model(
     from diode.model.validation import validate
     from diode.model.wrapper import ModelWrapper
 
+    check_model_device(device, "--device")
     wrapper = ModelWrapper(model, device)
     truth = _truth(wrapper, dataset, any_hardware=any_hardware)
     found = validate(wrapper.model, truth, batch_size, top_n_worst)
@@ -73,6 +75,7 @@ def validate_max_autotune(
     if not output.resolve().parent.is_dir():
         raise UsageError(f"{output}: its folder does not exist; create it or name another --output")
     solution = None if max_autotune_solution is None else read_solution(max_autotune_solution)
+    check_model_device(device, "--device")
     wrapper = ModelWrapper(model, device)
     truth = _truth(wrapper, dataset, any_hardware=any_hardware)
     found = compare(wrapper.model, truth, solution, batch_size=batch_size, seed=context.obj.seed)
