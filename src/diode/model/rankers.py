@@ -37,8 +37,17 @@ def random_ranker(seed: int) -> Ranker:
 
 
 def library_ranker(truth: Truth, measured: MeasuredProblem) -> Order:
-    """The library's kernels and nothing else: what a compile without autotuning runs."""
-    return np.flatnonzero([isinstance(choice, AtenChoice) for choice in truth.choices_of(measured)])
+    """The library's kernels and nothing else, first the one that a compile without autotuning runs."""
+    places = np.flatnonzero([isinstance(choice, AtenChoice) for choice in truth.choices_of(measured)])
+    if has_vector_bias(measured.problem):
+        # It is handed to the library as it is; only an autotuned compile may expand it to a matrix first.
+        expands = [truth.choices[measured.choice_ids[place]] != AtenChoice("bias_addmm") for place in places]
+        places = places[np.argsort(expands, kind="stable")]
+    return places
+
+
+def has_vector_bias(problem: MMShape) -> bool:
+    return problem.bias is not None and problem.bias.strides[-2] == 0
 
 
 def listed_ranker(listed: Callable[[MeasuredProblem], Sequence[Choice]]) -> Ranker:
