@@ -7,7 +7,7 @@ import threading
 import time
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -115,18 +115,34 @@ class DiodeInductorChoices(InductorChoices):
         return self.statistics.report()
 
     def get_template_configs(self, *args: Any, **kwargs: Any) -> list[Any]:
-        before = getattr(self._thread, "left", 0)
-        self._thread.left = 0
+        before = getattr(self._thread, "left", None)
+        self._thread.left = None
         try:
             callers: list[Any] = super().get_template_configs(*args, **kwargs)
-            if not callers and self._thread.left:
-                # Chosen, but the template refused them when it was asked for code.
-                self._count_fallback("fallback_empty_result", "what was chosen has no kernel: Inductor refused it")
-                with self._standing_aside():
-                    callers = super().get_template_configs(*args, **kwargs)
+            if callers or self._thread.left is None:
+                return callers
+            self._refused("Inductor made none of it")
+        except SelectionError:
+            raise
+        except Exception as error:
+            if self._thread.left is None:
+                raise
+            self._refused(f"{type(error).__name__}: {error}")
         finally:
             self._thread.left = before
-        return callers
+        with self._standing_aside():
+            return list(super().get_template_configs(*args, **kwargs))
+
+    def _refused(self, why: str) -> None:
+        """Chosen, but the template refused it when it was asked for code."""
+        decision, operation = self._thread.left
+        if operation is not None:
+            operation.kept = None
+        message = f"{decision.problem}: what was chosen has no kernel ({why}); report it with this message"
+        if not self.enable_fallback:
+            raise SelectionError("fallback_empty_result", message)
+        note(replace(decision, fallback="fallback_empty_result", why=message))
+        self._count_fallback("fallback_empty_result", message)
 
     def _finalize_template_configs(
         self,
@@ -143,7 +159,6 @@ class DiodeInductorChoices(InductorChoices):
         selected = None if self._stands_aside(call) else self._guarded(call)
         if selected is None:
             return self._inductor_s(call, replays)
-        self._thread.left = len(selected)
         if not _overrides_hook(self._wrapped):
             return selected
         by_uid: dict[str, list[Any]] = {}
@@ -184,7 +199,7 @@ class DiodeInductorChoices(InductorChoices):
             return None
 
     def _answer(self, call: HookCall) -> list[Any] | None:
-        operation = getattr(self._thread, "operation", None)
+        operation: Operation | None = getattr(self._thread, "operation", None)
         if operation is not None and not operation.belongs(call):
             operation = None
         if call.op_name == "addmm" and not has_tiled_template(call.templates):
@@ -211,6 +226,8 @@ class DiodeInductorChoices(InductorChoices):
             (kept if number < len(earlier) else answered).extend(spaces[number].generate([place]))
         if operation is not None:
             operation.keep(kept)
+        if answered:
+            self._thread.left = (selection.decision, operation)
         return answered
 
     def _settle(self, operation: Operation) -> None:
@@ -233,18 +250,17 @@ class DiodeInductorChoices(InductorChoices):
         with failing_as("fallback_feature_extraction", f"reading a {call.op_name}", "report it with this message"):
             problem = problem_from_inputs(call.op_name, call.kernel_inputs)
             if not isinstance(problem, MMShape):
-                self.statistics.add("decisions")
                 raise SelectionError("fallback_unsupported_op", f"{call.op_name}: diode has no model of this op")
             hardware = hardware_of(str(call.kernel_inputs.device()))
         own: Sequence[Space] = spaces_of(call, problem, self._prepared) if templates_to_come else ()
         spaces = [*earlier, *own]
         if sum(len(space.table) for space in spaces) <= 1:
             return None, spaces
-        self.statistics.add("decisions")
         model = self.source.model_for(hardware, problem.op, software())
         _check_covers(model.card, problem, spaces)
         selection = self._remembered_or_new(call, problem, as_trained(hardware, model.card), model, spaces, started)
         note(selection.decision)
+        self.statistics.add("decisions")
         self.statistics.add("model_selections")
         self.statistics.add("configs_filtered", selection.decision.candidates - len(selection.places))
         self.statistics.decided(selection.decision.seconds)
@@ -311,6 +327,7 @@ class DiodeInductorChoices(InductorChoices):
         return _Selection(places, bool(ranked.library[picked].any()), decision)
 
     def _fall_back(self, error: SelectionError, call: HookCall) -> None:
+        self.statistics.add("decisions")
         if not self.enable_fallback:
             raise error
         problem = f"{call.op_name} {'x'.join(map(str, _hinted_sizes(call)))}"

@@ -41,7 +41,7 @@ def rank(
         log_ratio = prediction.log_ratio.copy()
         log_ratio[library] = np.log(np.exp(log_ratio[library]) + np.float32(library_saving))
         prediction = Prediction(log_ratio, prediction.sigma, prediction.failure)
-    least, most = _shared_bytes(table, sizes[0])
+    least, most = _shared_bytes(table, sizes)
     limit = float(hardware.shared_memory_per_block or np.inf)
     tiled = (table.kind == TILED) | (table.kind == PERSISTENT)
     safe = ~tiled | ((most + _MARGIN_BYTES <= limit) & (prediction.failure <= _SAFE_FAILURE))
@@ -81,12 +81,12 @@ def _over_sizes(predictions: Sequence[Prediction]) -> Prediction:
     return Prediction(log_ratio.astype(np.float32), sigma, failure)
 
 
-def _shared_bytes(table: ChoiceTable, problem: MMShape) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+def _shared_bytes(table: ChoiceTable, sizes: Sequence[MMShape]) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
     """The least shared memory that a tile takes, one stage staying in registers, and the most."""
-    size = item_bytes(problem.a.dtype)
-    stage = (table.block_m + table.block_n) * table.block_k * size
-    # A loop of one step is not pipelined.
-    stages = np.where(table.block_k >= problem.K, 1.0, np.maximum(table.stages, 1))
+    stage = (table.block_m + table.block_n) * table.block_k * item_bytes(sizes[0].a.dtype)
+    # A loop that is known to have one step is not pipelined.
+    K = sizes[0].K if len({problem.K for problem in sizes}) == 1 else np.inf
+    stages = np.where(table.block_k >= K, 1.0, np.maximum(table.stages, 1))
     in_registers = (stages > 1) & (table.kind != PERSISTENT)
     return stage * (stages - in_registers), stage * stages
 

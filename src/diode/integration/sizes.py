@@ -44,6 +44,6 @@ def _scaled(symbol: sympy.Symbol, factor: float) -> int | None:
     wanted = max(1, round(int(hint) * factor))
     if bounds is None:
         return wanted
-    lower = int(bounds.lower) if bounds.lower.is_finite else wanted
-    upper = int(bounds.upper) if bounds.upper.is_finite else wanted
+    # Torch's own infinity says that it is finite.
+    lower, upper = (int(b) if isinstance(b, sympy.Integer) else wanted for b in (bounds.lower, bounds.upper))
     return min(max(wanted, lower), upper)

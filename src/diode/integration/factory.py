@@ -1,0 +1,135 @@
+"""What torch's configuration names where diode chooses: it gives the handler, and tells torch's caches what it is.
+
+A compile reads the configuration in whichever thread it runs, and the handler of a thread is made once and then kept.
+So each handler made here asks, call by call, whether the configuration still names its factory, and steps aside if not.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Collection
+from dataclasses import asdict, dataclass
+from typing import Any
+
+from torch._inductor import config as inductor_config
+from torch._inductor import virtualized
+from torch._inductor.choices import InductorChoices
+
+from diode.integration.candidates import HookCall
+from diode.integration.choices import DiodeInductorChoices
+from diode.integration.policy import TopK
+from diode.settings import OnMismatch
+
+
+@dataclass(frozen=True)
+class Parameters:
+    """Those of `DiodeInductorChoices`."""
+
+    model_path: str | None = None
+    device: str = "cpu"
+    top_k_configs: TopK = 3
+    enable_fallback: bool = True
+    performance_threshold: float = 1.1
+    on_mismatch: OnMismatch | None = None
+
+
+class ChoicesFactory:
+    """A value for `torch._inductor.config.inductor_choices_class`, and for `torch.compile(options=...)`."""
+
+    def __init__(
+        self,
+        parameters: Parameters,
+        *,
+        wrapped: InductorChoices | None = None,
+        added_templates: Collection[str] = (),
+    ) -> None:
+        self.parameters = parameters
+        self.wrapped = wrapped
+        self.added_templates = set(added_templates)
+        """Templates that are there because diode switched them on: what falls back does without them."""
+        self.engaged = True
+        self._lock = threading.Lock()
+        self._handler: ConfiguredChoices | None = None
+
+    @property
+    def handler(self) -> ConfiguredChoices:
+        with self._lock:
+            if self._handler is None:
+                self._handler = ConfiguredChoices(self)
+            return self._handler
+
+    def __call__(self) -> InductorChoices:
+        """The handler, also put in place of one that its thread had made before it was told of this factory."""
+        if not self.engaged:
+            return _Disengaged()
+        handler = self.handler
+        present = getattr(virtualized.threadlocal, virtualized._choices._key, None)
+        if type(present) is InductorChoices or isinstance(present, (ConfiguredChoices, _Disengaged)):
+            virtualized.V.set_choices_handler(handler)
+        return handler
+
+    def is_named_by_config(self) -> bool:
+        """Whether torch's configuration, as it is in this thread, asks for this factory's choices."""
+        if not self.engaged:
+            return False
+        named = getattr(inductor_config, "inductor_choices_class", None)
+        return named is self or _is_registered(self) or (named is not None and _means(named, self.handler.uuid()))
+
+    def __deepcopy__(self, memo: dict[int, Any]) -> ChoicesFactory:
+        return self  # torch copies the values of its configuration
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        # Torch 2.10 and 2.11 pickle the factory into the key of their caches; the uuid makes the difference there.
+        return _factory_of, (asdict(self.parameters), self.handler.uuid())
+
+
+class ConfiguredChoices(DiodeInductorChoices):
+    """The handler of a factory."""
+
+    def __init__(self, factory: ChoicesFactory) -> None:
+        super().__init__(**asdict(factory.parameters), wrapped=factory.wrapped)
+        self.factory = factory
+
+    def get_template_configs(self, *args: Any, **kwargs: Any) -> list[Any]:
+        if self.factory.is_named_by_config():
+            return super().get_template_configs(*args, **kwargs)
+        named = getattr(inductor_config, "inductor_choices_class", None)
+        if isinstance(named, ChoicesFactory) and named.engaged:
+            return named.handler.get_template_configs(*args, **kwargs)
+        with self._standing_aside():
+            return super().get_template_configs(*args, **kwargs)
+
+    def _inductor_s(self, call: HookCall, choices: dict[str, Any]) -> list[Any]:
+        if choices is call.template_choices:  # what was offered to us, not what we chose of it
+            choices = {uid: some for uid, some in choices.items() if uid not in self.factory.added_templates}
+        return super()._inductor_s(call, choices)
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return _handler_of, (asdict(self.factory.parameters), self.uuid())
+
+
+class _Disengaged(InductorChoices):
+    """Inductor's own choices, where a thread's configuration still names a factory that was taken back."""
+
+    def uuid(self) -> str:
+        return "diode-disengaged"
+
+
+def _means(named: object, uuid: str) -> bool:
+    """Torch hands its configuration to another process with the uuid in the factory's place."""
+    return named == uuid or (isinstance(named, ChoicesFactory) and named.handler.uuid() == uuid)
+
+
+def _is_registered(factory: ChoicesFactory) -> bool:
+    from torch._inductor import choices
+
+    registered = getattr(choices, "registered_inductor_choices", tuple)
+    return any(found is factory for _, found in registered())
+
+
+def _factory_of(parameters: dict[str, Any], uuid: str) -> ChoicesFactory:
+    return ChoicesFactory(Parameters(**parameters))
+
+
+def _handler_of(parameters: dict[str, Any], uuid: str) -> ConfiguredChoices:
+    return _factory_of(parameters, uuid).handler
