@@ -33,6 +33,8 @@ _QUANTILES: Final = ((50, 1.0), (75, 0.66), (90, 0.42), (95, 0.27), (99, 0.15))
 _REGRETS: Final = (0.0, 0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1.0)
 _WIDE_REGRETS: Final = (0.0, 0.01, 0.1, 1.0, 10.0, 100.0, 1000.0)
 _FEATURES: Final = 16
+_LABEL_SHARE: Final = 0.14
+"""The part of an axis that one label takes."""
 
 
 def draw_charts(found: Findings) -> list[Picture]:
@@ -206,14 +208,15 @@ def learning_chart(curve: LearningCurve) -> Picture:
         axes.plot(measurements, values, color=LIGHT[colour], marker=marker, label=name)
     axes.set_xscale("log")
     axes.xaxis.set_minor_locator(NullLocator())
-    _ticks(axes.set_xticks, measurements, _short_count)
+    shown = _apart(measurements)
+    _ticks(axes.set_xticks, [measurements[place] for place in shown], _short_count)
     axes.set_xlabel("measurements")
     _efficiency_axis(axes, float(np.min(stretched)), float(np.max(stretched)))
-    minutes = [point.gpu_minutes for point in curve.points]
-    if all(value is not None for value in minutes):
+    minutes = [point.gpu_minutes for point in curve.points if point.gpu_minutes is not None]
+    if len(minutes) == len(measurements):
         above = axes.secondary_xaxis("top")
         above.xaxis.set_minor_locator(NullLocator())
-        above.set_xticks(measurements, [f"{value:.2g}" for value in minutes if value is not None])
+        above.set_xticks([measurements[place] for place in shown], [f"{minutes[place]:.2g}" for place in shown])
         timed = " in timed repeats" if curve.minutes_are == "timed repeats" else ""
         above.set_xlabel(f"minutes of GPU time{timed}", color=LIGHT["muted"])
     figure.legend(loc="outside lower center", ncols=2)
@@ -246,6 +249,17 @@ def _efficiency_axis(axes: Axes, lowest: float, highest: float) -> None:
 
 def _ticks(setter: Callable[..., object], places: Sequence[float], text: Callable[[float], str]) -> None:
     setter(places, [text(place) for place in places])
+
+
+def _apart(values: Sequence[float]) -> list[int]:
+    """Places of rising values whose labels do not run into one another on a logarithmic axis; the last is one."""
+    places = np.log(values)
+    least = _LABEL_SHARE * (places[-1] - places[0])
+    kept = [len(values) - 1]
+    for place in range(len(values) - 2, -1, -1):
+        if places[kept[-1]] - places[place] >= least:
+            kept.append(place)
+    return kept[::-1]
 
 
 def _short_count(number: float) -> str:

@@ -13,7 +13,7 @@ from diode.report.pictures import Picture
 class Column(NamedTuple):
     title: str
     kind: str = "number"
-    """`number`, `text`, or `code` for what is spelled as a machine wants it."""
+    """`number`, `text`, `prose` for text that may break, or `code` for what is spelled as a machine wants it."""
 
 
 @dataclass(frozen=True)

@@ -113,7 +113,7 @@ def files_table(files: Sequence[JudgedFile]) -> str:
     columns = [
         Column("file", "code"),
         *map(Column, ("problems", "times", "failures")),
-        Column("measured on", "text"),
+        Column("measured on", "prose"),
         Column("SHA-256", "code"),
     ]
     lines = [
