@@ -152,11 +152,13 @@ class DiodeInductorChoices(InductorChoices):
         op_name: str,
         kwarg_overrides: dict[str, dict[str, Any]] | None = None,
     ) -> list[Any]:
-        self.statistics.add("total_calls")
+        aside = getattr(self._thread, "aside", False)
+        if not aside:
+            self.statistics.add("total_calls")
         overrides = kwarg_overrides or {}
         replays: dict[str, Iterable[Any]] = {uid: _Replay(generated) for uid, generated in template_choices.items()}
         call = HookCall(replays, kernel_inputs, templates, op_name, overrides)
-        selected = None if self._stands_aside(call) else self._guarded(call)
+        selected = None if aside or _is_no_choice(call) else self._guarded(call)
         if selected is None:
             return self._inductor_s(call, replays)
         if not _overrides_hook(self._wrapped):
@@ -165,14 +167,6 @@ class DiodeInductorChoices(InductorChoices):
         for ktc in selected:
             by_uid.setdefault(ktc.template.uid, []).append(ktc)
         return self._inductor_s(call, by_uid)
-
-    def _stands_aside(self, call: HookCall) -> bool:
-        if getattr(self._thread, "aside", False) or not (
-            inductor_config.max_autotune or inductor_config.max_autotune_gemm
-        ):
-            return True
-        # One library kernel alone is no choice, unless more of the same GEMM is to come.
-        return len(call.templates) == 1 and not has_tiled_template(call.templates) and call.op_name != "addmm"
 
     @contextmanager
     def _standing_aside(self) -> Iterator[None]:
@@ -346,6 +340,13 @@ class DiodeInductorChoices(InductorChoices):
                 continue
             if getattr(type(wrapped), name, None) is not getattr(InductorChoices, name):
                 setattr(self, name, getattr(wrapped, name))
+
+
+def _is_no_choice(call: HookCall) -> bool:
+    if not (inductor_config.max_autotune or inductor_config.max_autotune_gemm):
+        return True
+    # One library kernel alone is no choice, unless more of the same GEMM is to come.
+    return len(call.templates) == 1 and not has_tiled_template(call.templates) and call.op_name != "addmm"
 
 
 def _overrides_hook(wrapped: InductorChoices | None) -> bool:

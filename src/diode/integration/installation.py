@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from contextvars import ContextVar
 from dataclasses import dataclass, field
 from typing import Any, Final
 
@@ -20,6 +21,13 @@ HOOKS: Final = ("_finalize_template_configs", "_finalize_mm_configs")
 _CONFIG: Final[dict[str, Any]] = vars(inductor_config)["_config"]
 _KEY: Final = "diode"
 _PERSISTENT_TMA: Final = "triton.enable_persistent_tma_matmul"
+_REMEMBERED_BY_THREADS: Final = {
+    "_hash_dirty_var": True,
+    "_hash_cache_var": None,
+    "_get_dict_dirty_keys_var": None,
+    "_get_dict_cache_var": None,
+}
+"""Where torch 2.13 keeps, for each thread, its configuration as it was last read, and what stands there at first."""
 
 
 def probe() -> str:
@@ -134,11 +142,13 @@ class _Option:
         before = cls(entry.default, _value(name))
         entry.default = value
         _assign(name, value)
+        _have_all_threads_look_again()
         return before
 
     def restore(self, name: str) -> None:
         _CONFIG[name].default = self.default
         _assign(name, self.value)
+        _have_all_threads_look_again()
 
 
 def _value(name: str) -> object:
@@ -155,6 +165,13 @@ def _assign(name: str, value: object) -> None:
     for part in path:
         owner = getattr(owner, part)
     setattr(owner, last, value)
+
+
+def _have_all_threads_look_again() -> None:
+    """A thread that has compiled before would not notice that a default was changed."""
+    for name, at_first in _REMEMBERED_BY_THREADS.items():
+        if name in vars(inductor_config):
+            setattr(inductor_config, name, ContextVar(name, default=at_first))
 
 
 def _handler_of_this_thread() -> InductorChoices | None:

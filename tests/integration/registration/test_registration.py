@@ -126,6 +126,7 @@ def test_a_thread_that_compiled_before_is_reached_too(model, compile_bmm):
 
 def test_the_backward_graph_is_compiled_by_it_in_whichever_thread(model, compile_bmm):
     diode.enable()
+    torch._dynamo.reset()  # with sizes that are symbols by now, the backward graph is compiled at once
     a = torch.randn(2, 16, 24, requires_grad=True)
     b = torch.randn(2, 24, 8, requires_grad=True)
     total = torch.compile(torch.bmm, options={"max_autotune": True, "max_autotune_gemm_backends": "ATEN"})(a, b).sum()
@@ -305,6 +306,7 @@ def test_a_pickled_factory_differs_with_policy_and_model(model, tmp_path):
 
 
 def _child(connection, model):
+    torch.set_num_threads(1)  # the threads of the library that multiplies are not there in a forked process
     a, b = torch.randn(2, 16, 24), torch.randn(2, 24, 8)
     with fresh_cache():
         found = torch.compile(torch.bmm, options={"max_autotune": True, "max_autotune_gemm_backends": "ATEN"})(a, b)
@@ -314,7 +316,7 @@ def _child(connection, model):
 def test_a_forked_process_has_it_too(model):
     diode.enable()
     here, there = multiprocessing.Pipe()
-    child = multiprocessing.get_context("fork").Process(target=_child, args=(there, model))
+    child = multiprocessing.get_context("fork").Process(target=_child, args=(there, model), daemon=True)
     child.start()
     assert here.poll(120)
     assert here.recv() == (True, 1)
