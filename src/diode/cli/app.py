@@ -8,7 +8,7 @@ from typing import Annotated, NamedTuple
 import typer
 
 import diode
-from diode.cli import collect, collect_and_train, dataset, report, train, validate
+from diode.cli import collect, collect_and_train, compile_ahead, dataset, report, train, validate
 from diode.storage.files import DatasetFormat
 
 
@@ -57,6 +57,7 @@ def common(
 app.command("collect")(collect.collect)
 app.command("collect-shapeset")(collect.collect_shapeset)
 app.command("create-validation")(collect.create_validation)
+app.command("compile-ahead")(compile_ahead.compile_ahead)
 app.command("train")(train.train)
 app.command("collect-and-train")(collect_and_train.collect_and_train)
 app.command("validate-model")(validate.validate_model)

@@ -3,29 +3,30 @@
 from __future__ import annotations
 
 import time
-from typing import Final
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Final
 
 from rich.console import Console
 
 from diode.cli.durations import duration
 from diode.collection.sweep import SweepProgress
 
+if TYPE_CHECKING:
+    from typing_extensions import Self
+
 _TERMINAL_SECONDS: Final = 0.5
 _LOG_SECONDS: Final = 10.0
 
 
-class CollectionDisplay:
-    """Shows done, rate, time left, and the latest problem's fastest choice; call it as often as you like."""
+class Ticker:
+    """Tells how far long work is; what is told between two showings is passed over."""
 
-    def __init__(self, console: Console, budget_seconds: float | None) -> None:
+    def __init__(self, console: Console) -> None:
         self._console = console
-        self._budget = budget_seconds
-        self._started = time.monotonic()
-        self._shown = self._started
-        self._first_done: int | None = None
         self._status = console.status("starting") if console.is_terminal else None
+        self._shown = time.monotonic()
 
-    def __enter__(self) -> CollectionDisplay:
+    def __enter__(self) -> Self:
         if self._status is not None:
             self._status.start()
         return self
@@ -34,18 +35,30 @@ class CollectionDisplay:
         if self._status is not None:
             self._status.stop()
 
-    def __call__(self, progress: SweepProgress) -> None:
-        if self._first_done is None:
-            self._first_done = progress.problems_done
+    def tell(self, line: Callable[[], str]) -> None:
         now = time.monotonic()
         if now - self._shown < (_LOG_SECONDS if self._status is None else _TERMINAL_SECONDS):
             return
         self._shown = now
-        line = self._line(progress, now - self._started)
         if self._status is None:
-            self._console.print(line, markup=False)
+            self._console.print(line(), markup=False)
         else:
-            self._status.update(line.replace("[", r"\["))
+            self._status.update(line().replace("[", r"\["))
+
+
+class CollectionDisplay(Ticker):
+    """Shows done, rate, time left, and the latest problem's fastest choice; call it as often as you like."""
+
+    def __init__(self, console: Console, budget_seconds: float | None) -> None:
+        super().__init__(console)
+        self._budget = budget_seconds
+        self._started = time.monotonic()
+        self._first_done: int | None = None
+
+    def __call__(self, progress: SweepProgress) -> None:
+        if self._first_done is None:
+            self._first_done = progress.problems_done
+        self.tell(lambda: self._line(progress, time.monotonic() - self._started))
 
     def _line(self, progress: SweepProgress, elapsed: float) -> str:
         parts = [
