@@ -50,6 +50,8 @@ class SweepSettings:
     confirm: bool = False
     """Whether near-winners, and all of the DEFAULT space, are timed again as static kernels in a round of their own."""
     confirm_within: float = 0.10
+    confirm_at_most: int = 64
+    """On problems of few microseconds hundreds are that near, and the slowest of those are not what is looked for."""
     confirm_repeats: Repeats = field(default_factory=lambda: Repeats(at_least=7, at_most=15, hopeless=1e9))
 
 
@@ -319,7 +321,8 @@ class Sweep:
         timed = [(outcome.timing.time_us, outcome.choice) for outcome in outcomes if outcome.timing is not None]
         if not timed:
             return None
-        bound = min(time_us for time_us, _ in timed) * (1.0 + self._settings.confirm_within)
+        fastest = sorted(time_us for time_us, _ in timed)[: self._settings.confirm_at_most]
+        bound = min(fastest[0] * (1.0 + self._settings.confirm_within), fastest[-1])
         return tuple(choice for time_us, choice in timed if time_us <= bound or isinstance(choice, AtenChoice))
 
     def _form(self, round_number: int) -> KernelForm:
