@@ -72,9 +72,9 @@ def read_material(files: Sequence[Path], hardware: str = "", ops: str = "") -> M
 
 def train_on(material: Material, settings: FitSettings, model: Path, tensorboard: Path | None = None) -> None:
     from diode.cli.training_display import TrainingDisplay
+    from diode.integration.device import running_commit
     from diode.model.checkpoint import Checkpoint
     from diode.model.fitting import fit, save_model
-    from diode.integration.device import running_commit
 
     started = time.monotonic()
     data = material.dataset
