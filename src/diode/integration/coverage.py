@@ -12,8 +12,8 @@ from diode.integration.candidates import Space, is_rankable
 from diode.model.card import ModelCard
 from diode.types import MMShape
 
-_AUTOHEURISTIC: Final = "-ah"
-"""Ends the name of a call for more candidates of a GEMM, among which a heuristic of Inductor's chooses then."""
+_FOR_AUTOHEURISTIC: Final = "-ah"
+"""Ends the name of a call for more candidates of a GEMM."""
 
 
 def leaves_choosing_to_us(op_name: str) -> bool:
@@ -23,7 +23,8 @@ def leaves_choosing_to_us(op_name: str) -> bool:
     # The library kernel is taken then, whatever the sizes are, and whichever model is at hand.
     if getattr(inductor_config, "deterministic", False) or getattr(inductor_config, "batch_invariant", False):
         return False
-    return not op_name.endswith(_AUTOHEURISTIC)
+    # AutoHeuristic ranks the choices itself, and fails where one that it knows is missing.
+    return not inductor_config.run_autoheuristic(op_name.removesuffix(_FOR_AUTOHEURISTIC))
 
 
 def check_covers(card: ModelCard, problem: MMShape, spaces: Sequence[Space]) -> None:

@@ -47,7 +47,7 @@ def described_gpu(hardware: Hardware, *others: Hardware) -> Iterator[None]:
     with ExitStack() as stack:
         for owner, name, replacement in replacements:
             stack.enter_context(mock.patch.object(owner, name, replacement))
-        stack.enter_context(_described_triton_target(first.properties.cc, hardware.warp_size or 32))
+        stack.enter_context(_described_triton_target(first))
         _forget_answers()
         stack.callback(_forget_answers)
         yield
@@ -101,10 +101,12 @@ def _device_facts(hardware: Hardware) -> tuple[tuple[int, int], SimpleNamespace]
 class _DescribedDriver:
     """What Triton and Inductor ask a driver while they only generate and compile code."""
 
-    def __init__(self, capability: int, warp_size: int) -> None:
+    def __init__(self, device: _DescribedDevice) -> None:
         from triton.backends.compiler import GPUTarget
 
-        self._target = GPUTarget("cuda", capability, warp_size)
+        self._target = GPUTarget("cuda", device.properties.cc, device.facts.warp_size or 32)
+        facts = {"max_shared_mem": device.facts.shared_memory_per_block_optin}
+        self.utils = SimpleNamespace(get_device_properties=lambda *_: facts)
 
     def get_current_target(self) -> Any:
         return self._target
@@ -117,11 +119,11 @@ class _DescribedDriver:
 
 
 @contextmanager
-def _described_triton_target(capability: int, warp_size: int) -> Iterator[None]:
+def _described_triton_target(device: _DescribedDevice) -> Iterator[None]:
     from triton.runtime.driver import driver
 
     before = driver._active
-    driver.set_active(_DescribedDriver(capability, warp_size))
+    driver.set_active(_DescribedDriver(device))
     try:
         yield
     finally:
@@ -138,4 +140,4 @@ def _forget_answers() -> None:
 
 def _asks_the_device(function: Callable[..., object]) -> bool:
     code = getattr(getattr(function, "__wrapped__", None), "__code__", None)
-    return code is not None and "cuda" in code.co_names
+    return code is not None and ("cuda" in code.co_names or code.co_name.startswith("has_triton"))

@@ -78,6 +78,11 @@ class Tensor:
         with fake:
             return torch.empty_strided(like.shape, like.stride(), dtype=self.dtype, device=f"cuda:{self.device}")
 
+    def real(self) -> torch.Tensor:
+        """Numbers on the CPU, for what is run in place of a GPU."""
+        numbers = torch.empty_strided(self.sizes, self.strides or torch.empty(self.sizes).stride(), dtype=self.dtype)
+        return numbers.normal_(generator=torch.Generator().manual_seed(0))
+
     def _symbols(self) -> StatelessSymbolicContext[Any, Any]:
         places = range(len(self.sizes))
         within = None if self.bounds is None else StrictMinMaxConstraint(False, ValueRanges(*self.bounds))
