@@ -8,6 +8,8 @@ import torch
 from tests.integration.choices.lab import H200, Tensor, batch, lower, matrix
 from tests.integration.choices.models import write_model
 from tests.integration.traps.whole import compiled, computed, generated
+from torch._inductor.choices import InductorChoices
+from torch._inductor.kernel.mm import mm_template
 
 from diode.integration.choices import DiodeInductorChoices
 from diode.integration.decision import last_decision
@@ -69,6 +71,28 @@ def test_twenty_cold_compiles_of_a_ragged_problem_choose_the_same(tmp_path):
         assert not last_decision().remembered
     ((only,),) = chosen
     assert not only.even_k
+
+
+@pytest.mark.parametrize(("function", "bias"), [(torch.mm, ()), (torch.addmm, (Tensor((2048,)),))], ids=("mm", "addmm"))
+def test_a_kernel_that_its_template_refuses_is_replaced_by_inductor_s_choices(
+    make_handler, monkeypatch, warnings, function, bias
+):
+    """As older torch refuses tensors that 32 bits cannot index, once it is asked for code."""
+    generate = mm_template.generate
+
+    def refusing(*args, **kwargs):
+        if kwargs["BLOCK_K"] == 64:
+            raise NotImplementedError("64-bit indexing is not yet implemented")
+        return generate(*args, **kwargs)
+
+    monkeypatch.setattr(mm_template, "generate", refusing)
+    arguments = (*bias, matrix(512, 1024), matrix(1024, 2048))
+    handler = make_handler(top_k_configs=1, library=9.0, persistent=9.0, enable_fallback=True)
+    own = lower(function, *arguments, handler=InductorChoices())
+    assert lower(function, *arguments, handler=handler) == own
+    assert len(own.choices) > 3
+    assert handler.get_stats()["fallback_empty_result"] == 1
+    assert "what was chosen has no kernel" in warnings()[0]
 
 
 @pytest.fixture(scope="module")
