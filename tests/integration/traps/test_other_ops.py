@@ -87,6 +87,16 @@ def test_an_op_that_no_model_knows_gets_inductor_s_own_choices(make_handler, war
     assert len(warnings()) == op.fallbacks
 
 
+@pytest.mark.parametrize("name", OPS)
+def test_in_a_plain_compile_that_is_not_even_counted(make_handler, warnings, name):
+    op = OPS[name]
+    handler = make_handler(enable_fallback=True)
+    own = lower(op.function, *op.arguments, handler=InductorChoices(), max_autotune=False, **op.how)
+    assert lower(op.function, *op.arguments, handler=handler, max_autotune=False, **op.how) == own
+    assert handler.get_stats()["decisions"] == 0
+    assert not warnings()
+
+
 def test_complex_numbers_do_not_reach_the_hook(make_handler):
     handler = make_handler(top_k_configs=1)
     a, b = torch.randn(8, 16, dtype=torch.complex64), torch.randn(16, 4, dtype=torch.complex64)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 import torch
-from tests.integration.choices.lab import H100, H200, TMA, Tensor, lower, matrix
+from tests.integration.choices.lab import H100, H200, TMA, Tensor, batch, lower, matrix
 from tests.integration.choices.models import write_model
 from torch._inductor import config
 from torch._inductor.choices import InductorChoices
@@ -16,10 +16,18 @@ import diode
 from diode.integration.choices import DiodeInductorChoices
 from diode.integration.decision import last_decision
 from diode.integration.described import described_gpu
+from diode.types import AtenChoice, TritonGEMMConfig
 
 MM = (matrix(512, 1024), matrix(1024, 2048))
 ADDMM = (Tensor((2048,)), *MM)
 RAGGED = (matrix(512, 1027), matrix(1027, 2048))
+BMM = (batch(4, 64, 128), batch(4, 128, 96))
+CALLS = {
+    "mm": (torch.mm, *MM),
+    "addmm": (torch.addmm, *ADDMM),
+    "bmm": (torch.bmm, *BMM),
+    "baddbmm": (torch.baddbmm, batch(4, 64, 96), *BMM),
+}
 PLAIN = {"max_autotune": False}
 
 
@@ -27,12 +35,11 @@ def touched(handler):
     return {name: count for name, count in handler.get_stats().items() if count and name != "total_calls"}
 
 
-@pytest.mark.parametrize("function", [torch.mm, torch.addmm])
-def test_a_plain_compile_looks_for_no_model_and_changes_no_choice(tmp_path, warnings, function):
-    arguments = ADDMM if function is torch.addmm else MM
+@pytest.mark.parametrize("name", CALLS)
+def test_a_plain_compile_looks_for_no_model_and_changes_no_choice(tmp_path, warnings, name):
     handler = DiodeInductorChoices(tmp_path / "there is none.safetensors", enable_fallback=False)
-    own = lower(function, *arguments, handler=InductorChoices(), **PLAIN)
-    assert lower(function, *arguments, handler=handler, **PLAIN) == own
+    own = lower(*CALLS[name], handler=InductorChoices(), **PLAIN)
+    assert lower(*CALLS[name], handler=handler, **PLAIN) == own
     assert touched(handler) == {}
     assert handler.get_stats()["total_calls"] == 1
     assert not warnings()
@@ -45,13 +52,12 @@ def test_max_autotune_of_gemms_alone_is_enough(make_handler):
 
 
 @pytest.mark.parametrize("mode", ["deterministic", "batch_invariant"])
-@pytest.mark.parametrize("function", [torch.mm, torch.addmm])
-def test_where_torch_must_not_depend_on_what_is_fastest_diode_stands_aside(make_handler, mode, function):
-    arguments = ADDMM if function is torch.addmm else MM
+@pytest.mark.parametrize("name", CALLS)
+def test_where_torch_must_not_depend_on_what_is_fastest_diode_stands_aside(make_handler, mode, name):
     for wanted in (1, 3):
         handler = make_handler(top_k_configs=wanted)
-        own = lower(function, *arguments, handler=InductorChoices(), **{mode: True})
-        assert lower(function, *arguments, handler=handler, **{mode: True}) == own
+        own = lower(*CALLS[name], handler=InductorChoices(), **{mode: True})
+        assert lower(*CALLS[name], handler=handler, **{mode: True}) == own
         assert touched(handler) == {}
 
 
@@ -68,12 +74,11 @@ def test_deterministic_algorithms_get_the_same_choice_each_time(make_handler):
 
 
 @pytest.mark.parametrize("backends", ["", "CUTLASS", "CPP"])
-@pytest.mark.parametrize("function", [torch.mm, torch.addmm, torch.bmm])
-def test_without_aten_and_triton_torch_itself_says_that_there_is_no_choice(make_handler, function, backends):
-    arguments = {torch.mm: MM, torch.addmm: ADDMM, torch.bmm: (Tensor((4, 64, 128)), Tensor((4, 128, 96)))}[function]
+@pytest.mark.parametrize("name", CALLS)
+def test_without_aten_and_triton_torch_itself_says_that_there_is_no_choice(make_handler, name, backends):
     for handler in (InductorChoices(), make_handler(top_k_configs=1), make_handler(top_k_configs=3)):
         with pytest.raises(LoweringException, match="NoValidChoicesError: No choices to select"):
-            lower(function, *arguments, handler=handler, max_autotune_gemm_backends=backends)
+            lower(*CALLS[name], handler=handler, max_autotune_gemm_backends=backends)
 
 
 def test_torch_s_own_heuristic_is_left_to_choose_where_it_was_asked_for(make_handler, monkeypatch, warnings):
@@ -86,6 +91,17 @@ def test_torch_s_own_heuristic_is_left_to_choose_where_it_was_asked_for(make_han
         lower(torch.addmm, *ADDMM, handler=handler, hardware=H100)
         assert handler.get_stats()["decisions"] == 1
     assert not warnings()
+
+
+def own_mm(a, b, *, out=None):
+    return torch.mm(a, b, out=out)
+
+
+def test_what_others_add_behind_the_hook_competes_with_what_was_chosen(make_handler):
+    handler = make_handler(top_k_configs=1, library=9.0)
+    chosen, added = lower(torch.mm, *MM, handler=handler, external_matmul=[own_mm]).choices
+    assert isinstance(chosen, TritonGEMMConfig)
+    assert added == AtenChoice("own_mm")
 
 
 def test_a_gemm_that_torch_padded_is_chosen_for_as_it_was_padded(make_handler):
