@@ -11,7 +11,6 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from torch._inductor import config as inductor_config
 from torch._inductor.choices import InductorChoices
 
 import diode
@@ -28,6 +27,7 @@ from diode.integration.candidates import (
     spaces_of,
 )
 from diode.integration.conversion import choice_from_ktc, problem_from_inputs
+from diode.integration.coverage import check_covers, leaves_choosing_to_us
 from diode.integration.decision import Decision, Pick, Remembered, as_remembered, note
 from diode.integration.fallback import failing_as, say_once
 from diode.integration.fusion import fusion_saving
@@ -38,7 +38,6 @@ from diode.integration.ranking import rank
 from diode.integration.sizes import sizes_to_serve
 from diode.integration.statistics import Statistics
 from diode.integration.surroundings import device_name, hardware_of, software
-from diode.model.card import ModelCard
 from diode.model.wrapper import ModelWrapper
 from diode.settings import OnMismatch
 from diode.types import Hardware, MMShape
@@ -251,7 +250,7 @@ class DiodeInductorChoices(InductorChoices):
         if sum(len(space.table) for space in spaces) <= 1:
             return None, spaces
         model = self.source.model_for(hardware, problem.op, software())
-        _check_covers(model.card, problem, spaces)
+        check_covers(model.card, problem, spaces)
         selection = self._remembered_or_new(call, problem, as_trained(hardware, model.card), model, spaces, started)
         note(selection.decision)
         self.statistics.add("decisions")
@@ -343,7 +342,7 @@ class DiodeInductorChoices(InductorChoices):
 
 
 def _is_no_choice(call: HookCall) -> bool:
-    if not (inductor_config.max_autotune or inductor_config.max_autotune_gemm):
+    if not leaves_choosing_to_us(call.op_name):
         return True
     # One library kernel alone is no choice, unless more of the same GEMM is to come.
     return len(call.templates) == 1 and not has_tiled_template(call.templates) and call.op_name != "addmm"
@@ -352,21 +351,6 @@ def _is_no_choice(call: HookCall) -> bool:
 def _overrides_hook(wrapped: InductorChoices | None) -> bool:
     hook = "_finalize_template_configs"
     return wrapped is not None and getattr(type(wrapped), hook) is not getattr(InductorChoices, hook)
-
-
-def _check_covers(card: ModelCard, problem: MMShape, spaces: Sequence[Space]) -> None:
-    precision = "tf32" if problem.allow_tf32 else problem.a.dtype
-    if precision not in card.precisions:
-        raise SelectionError(
-            "fallback_unsupported_op",
-            f"{card} knows {', '.join(card.precisions)}, not {precision}: train a model on that type",
-        )
-    if getattr(inductor_config, "multi_kernel_hints", None):
-        raise SelectionError("fallback_unsupported_op", "multi_kernel_hints asks for kernels that diode does not know")
-    others = [space for space in spaces if space.uid.startswith("triton::") and len(space.table)]
-    if others and not any(is_rankable(space, card.templates) for space in others):
-        uids = ", ".join(space.uid for space in others)
-        raise SelectionError("fallback_unsupported_op", f"{card} knows none of {uids}: train a model on them")
 
 
 def _hinted_sizes(call: HookCall) -> tuple[int, ...]:

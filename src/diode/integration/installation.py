@@ -14,6 +14,7 @@ from torch._inductor.choices import InductorChoices
 from diode.errors import IntegrationError
 from diode.integration.factory import ChoicesFactory, ConfiguredChoices
 from diode.integration.operation import stop_taking_back
+from diode.integration.persistent import ADDED_TEMPLATES, OnForStaticGemms
 
 REGISTRY: Final = "register_inductor_choices"
 CONFIG: Final = "inductor_choices_class"
@@ -113,8 +114,8 @@ class Installation:
             return ()
         if inductor_config.triton.enable_persistent_tma_matmul:
             return ()
-        self.set_option(_PERSISTENT_TMA, True)
-        self.factory.added_templates.add("triton::mm_persistent_tma")
+        self.set_option(_PERSISTENT_TMA, OnForStaticGemms())
+        self.factory.added_templates.update(ADDED_TEMPLATES)
         return (_PERSISTENT_TMA,)
 
     def take_out(self) -> None:

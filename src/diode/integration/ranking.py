@@ -45,7 +45,10 @@ def rank(
     limit = float(hardware.shared_memory_per_block or np.inf)
     tiled = (table.kind == TILED) | (table.kind == PERSISTENT)
     safe = ~tiled | ((most + _MARGIN_BYTES <= limit) & (prediction.failure <= _SAFE_FAILURE))
-    return Ranked(prediction, library, legal=~tiled | (least <= limit), safe=safe, kinds=_kinds(table))
+    legal = ~tiled | (least <= limit)
+    if not sizes[0].flops:
+        legal = library  # nobody has timed a kernel on nothing; a library knows what to do about it
+    return Ranked(prediction, library, legal, safe, _kinds(table))
 
 
 def _predict(model: ModelWrapper, hardware: Hardware, problem: MMShape, table: ChoiceTable) -> Prediction:
