@@ -12,12 +12,11 @@ from torch._inductor import virtualized
 from torch._inductor.choices import InductorChoices
 
 from diode.errors import IntegrationError
-from diode.integration.factory import ChoicesFactory, ConfiguredChoices
+from diode.integration.factory import CONFIG, ChoicesFactory, ConfiguredChoices
 from diode.integration.operation import stop_taking_back
 from diode.integration.persistent import ADDED_TEMPLATES, OnForStaticGemms
 
 REGISTRY: Final = "register_inductor_choices"
-CONFIG: Final = "inductor_choices_class"
 HOOKS: Final = ("_finalize_template_configs", "_finalize_mm_configs")
 _CONFIG: Final[dict[str, Any]] = vars(inductor_config)["_config"]
 _KEY: Final = "diode"
@@ -92,7 +91,7 @@ class Installation:
         if factory.wrapped is None and prior is not None and type(prior) is not InductorChoices:
             factory.wrapped = prior
         named = getattr(inductor_config, CONFIG, None)
-        if factory.wrapped is None and path == CONFIG and named is not None:
+        if factory.wrapped is None and named is not None:
             factory.wrapped = named()
         factory.engaged = True
         _ = factory.handler  # whatever is wrong with its parameters shows before anything is changed
@@ -120,12 +119,13 @@ class Installation:
 
     def take_out(self) -> None:
         """Compiles under way in other threads make Inductor's own choices from here on."""
+        answered = isinstance(_handler_of_this_thread(), ConfiguredChoices)
         self.factory.engaged = False
         if self.path == REGISTRY:
             vars(inductor_choices)[f"un{REGISTRY}"](_KEY)
         for name, option in reversed(self._options.items()):
             option.restore(name)
-        if isinstance(_handler_of_this_thread(), ConfiguredChoices):
+        if answered:
             virtualized.V.set_choices_handler(self._prior_handler or InductorChoices())
         stop_taking_back()
 
