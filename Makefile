@@ -13,7 +13,7 @@ unexport PYTHONPATH
 
 .DEFAULT_GOAL := help
 .NOTPARALLEL:
-.PHONY: help setup demo test test-torch lint pytest format clean distclean
+.PHONY: help setup demo test test-torch lint pytest gpu format clean distclean
 
 help: ## list the targets
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## /  make \1\t/' | expand -t 20
@@ -41,6 +41,10 @@ lint: setup ## ruff and mypy
 pytest: setup ## the tests, with coverage
 	@echo "==> tests: pytest, with coverage"
 	@$(BIN)/python -m pytest --cov --cov-report=term $(PYTEST_ARGS)
+
+gpu: setup ## what is checked on a GPU, kept in benchmarks/results
+	@echo "==> GPU: the checks of tests/integration/gpu"
+	@PYTHONPATH=src $(BIN)/python benchmarks/gpu_checks.py --output benchmarks/results/gpu_tests_h200.json
 
 format: setup ## rewrite the sources as ruff wants them
 	@$(BIN)/ruff check --fix --exit-zero --quiet .
