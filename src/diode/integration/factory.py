@@ -31,6 +31,7 @@ class Parameters:
     enable_fallback: bool = True
     performance_threshold: float = 1.1
     on_mismatch: OnMismatch | None = None
+    learn: str | None = None
 
 
 class ChoicesFactory:
@@ -73,7 +74,7 @@ class ChoicesFactory:
         if not self.engaged:
             return False
         named = getattr(inductor_config, "inductor_choices_class", None)
-        return named is self or _is_registered(self) or (named is not None and _means(named, self.handler.uuid()))
+        return named is self or _is_registered(self) or (named is not None and _means(named, self.handler))
 
     def __deepcopy__(self, memo: dict[int, Any]) -> ChoicesFactory:
         return self  # torch copies the values of its configuration
@@ -115,9 +116,13 @@ class _Disengaged(InductorChoices):
         return "diode-disengaged"
 
 
-def _means(named: object, uuid: str) -> bool:
-    """Torch hands its configuration to another process with the uuid in the factory's place."""
-    return named == uuid or (isinstance(named, ChoicesFactory) and named.handler.uuid() == uuid)
+def _means(named: object, handler: ConfiguredChoices) -> bool:
+    """Torch hands its configuration to another process with the uuid in the factory's place.
+
+    The store may have grown between the two processes: what was learned is no reason not to choose.
+    """
+    uuid = named.handler.uuid() if isinstance(named, ChoicesFactory) else named
+    return isinstance(uuid, str) and uuid.startswith(handler.identity)
 
 
 def _is_registered(factory: ChoicesFactory) -> bool:
