@@ -31,6 +31,7 @@ from diode.integration.coverage import check_covers, leaves_choosing_to_us
 from diode.integration.decision import Decision, Pick, Remembered, as_remembered, note
 from diode.integration.fallback import failing_as, say_once
 from diode.integration.fusion import fusion_saving
+from diode.integration.learned import LearnedHere, known_first
 from diode.integration.model_source import ModelSource, as_trained
 from diode.integration.operation import Operation, ensure_taking_back
 from diode.integration.policy import Policy, TopK, choose
@@ -40,7 +41,7 @@ from diode.integration.statistics import Statistics
 from diode.integration.surroundings import device_name, hardware_of, software
 from diode.model.wrapper import ModelWrapper
 from diode.settings import OnMismatch
-from diode.types import Hardware, MMShape
+from diode.types import Choice, Hardware, MMShape
 
 
 @dataclass(frozen=True, eq=False)
@@ -69,6 +70,7 @@ class _Replay:
 class DiodeInductorChoices(InductorChoices):
     """Hands on the choices of each GEMM that the model expects to be fastest; of all else, what Inductor would.
 
+    `learn` is a store of what was measured on this machine: it is read once, when the handler is first asked.
     `wrapped` is the handler that was there before. It still answers for all that diode leaves alone, and where it
     overrides the hook for GEMMs itself, it has the last word on what the model left.
     """
@@ -82,6 +84,7 @@ class DiodeInductorChoices(InductorChoices):
         performance_threshold: float = 1.1,
         *,
         on_mismatch: OnMismatch | None = None,
+        learn: str | Path | None = None,
         wrapped: InductorChoices | None = None,
     ) -> None:
         super().__init__()
@@ -89,6 +92,7 @@ class DiodeInductorChoices(InductorChoices):
         self.enable_fallback = enable_fallback
         self.source = ModelSource(model_path, device, on_mismatch)
         self.statistics = Statistics()
+        self._learned = LearnedHere(learn)
         self._wrapped = wrapped
         self._prepared: Remembered[Prepared] = Remembered(512)
         self._selections: Remembered[_Selection] = Remembered()
@@ -97,7 +101,12 @@ class DiodeInductorChoices(InductorChoices):
             self._delegate_to(wrapped)
 
     def uuid(self) -> str:
-        """Part of the key of torch's caches: another model, policy, device or diode makes other kernels."""
+        """Part of the key of torch's caches: another model, policy, device, diode or store makes other kernels."""
+        return "-".join(filter(None, (self.identity, self._learned.digest)))
+
+    @property
+    def identity(self) -> str:
+        """The beginning of the uuid: all but what was learned, which another process may have read later."""
         wrapped = getattr(self._wrapped, "uuid", None)
         told = (
             diode.__version__,
@@ -256,6 +265,8 @@ class DiodeInductorChoices(InductorChoices):
         self.statistics.add("decisions")
         self.statistics.add("model_selections")
         self.statistics.add("configs_filtered", selection.decision.candidates - len(selection.places))
+        self.statistics.add("store_answers", selection.decision.measured_us is not None)
+        self.statistics.add("store_corrections", selection.decision.corrected_by > 0)
         self.statistics.decided(selection.decision.seconds)
         return selection, spaces
 
@@ -293,8 +304,17 @@ class DiodeInductorChoices(InductorChoices):
         started: float,
     ) -> _Selection:
         owners = [(number, place) for number in rankable for place in range(len(spaces[number].table))]
-        ranked = rank(model, hardware, sizes, joined([spaces[number].table for number in rankable]), saving)
-        picked = choose(ranked, self.policy)
+
+        def choice_at(candidate: int) -> Choice:
+            space, place = owners[candidate]
+            (ktc,) = spaces[space].generate([place])
+            return choice_from_ktc(ktc)
+
+        table = joined([spaces[number].table for number in rankable])
+        knowledge = self._learned.knowledge(hardware, model)
+        ranked = rank(model, hardware, sizes, table, saving, knowledge)
+        known = known_first(knowledge, hardware, sizes, table, ranked, saving, choice_at)
+        picked = choose(ranked, self.policy, None if known is None else known[0])
         if not picked:
             raise SelectionError(
                 "fallback_empty_result",
@@ -303,10 +323,8 @@ class DiodeInductorChoices(InductorChoices):
             )
         places = tuple(owners[number] for number in picked)
         times = ranked.prediction.time_us(least_us(hardware, sizes[0]))
-        picks = []
-        for number, (space, place) in zip(picked, places, strict=True):
-            (ktc,) = spaces[space].generate([place])
-            picks.append(Pick(choice_from_ktc(ktc), float(times[number]), float(ranked.prediction.sigma[number])))
+        sigma = ranked.prediction.sigma
+        answer = known[1] if known is not None and picked[0] == known[0] else None
         decision = Decision(
             problem=str(sizes[0]),
             device=hardware.name,
@@ -314,7 +332,10 @@ class DiodeInductorChoices(InductorChoices):
             model=str(model.card),
             candidates=len(owners),
             sizes=sizes,
-            picks=tuple(picks),
+            picks=tuple(Pick(choice_at(number), float(times[number]), float(sigma[number])) for number in picked),
+            measured_us=None if answer is None else answer.time_us,
+            compared=0 if answer is None else answer.compared,
+            corrected_by=0 if knowledge.correction is None else knowledge.correction.problems,
             seconds=time.perf_counter() - started,
         )
         return _Selection(places, bool(ranked.library[picked].any()), decision)

@@ -35,6 +35,7 @@ class Parameters:
     enable_fallback: bool = True
     performance_threshold: float = 1.1
     on_mismatch: OnMismatch | None = None
+    learn: str | None = None
 
 
 class ChoicesFactory:
@@ -84,9 +85,8 @@ class ChoicesFactory:
             return False
         named = _named_factory()
         if named is not None:
-            return named is self or named.handler.uuid() == self.handler.uuid()
-        # Torch hands its configuration to another process with the uuid in the factory's place.
-        return _registered_factory() is self or getattr(inductor_config, CONFIG, None) == self.handler.uuid()
+            return named is self or _means(named.handler.uuid(), self.handler)
+        return _registered_factory() is self or _means(getattr(inductor_config, CONFIG, None), self.handler)
 
     def __deepcopy__(self, memo: dict[int, Any]) -> ChoicesFactory:
         return self  # torch copies the values of its configuration
@@ -135,6 +135,14 @@ def _named_factory() -> ChoicesFactory | None:
     """The factory of diode's that torch's configuration names, as it is in this thread."""
     named = getattr(inductor_config, CONFIG, None)
     return named if isinstance(named, ChoicesFactory) and named.engaged else None
+
+
+def _means(uuid: object, handler: ConfiguredChoices) -> bool:
+    """Torch hands its configuration to another process with the uuid in the factory's place.
+
+    The store may have grown between the two processes: what was learned is no reason not to choose.
+    """
+    return isinstance(uuid, str) and uuid.startswith(handler.identity)
 
 
 def _registered_factory() -> ChoicesFactory | None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from contextvars import ContextVar
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Any, Final
 
 from torch._inductor import choices as inductor_choices
@@ -11,8 +12,10 @@ from torch._inductor import config as inductor_config
 from torch._inductor import virtualized
 from torch._inductor.choices import InductorChoices
 
-from diode.errors import IntegrationError
+from diode.errors import DiodeError, IntegrationError
 from diode.integration.factory import CONFIG, ChoicesFactory, ConfiguredChoices
+from diode.integration.fallback import say_once
+from diode.integration.learned import Recording
 from diode.integration.operation import stop_taking_back
 from diode.integration.persistent import ADDED_TEMPLATES, OnForStaticGemms
 
@@ -82,6 +85,7 @@ class Installation:
     path: str
     _prior_handler: InductorChoices | None = None
     _options: dict[str, _Option] = field(default_factory=dict)
+    _recording: Recording | None = None
 
     @classmethod
     def of(cls, factory: ChoicesFactory) -> Installation:
@@ -117,8 +121,20 @@ class Installation:
         self.factory.added_templates.update(ADDED_TEMPLATES)
         return (_PERSISTENT_TMA,)
 
+    def record_into(self, folder: Path) -> None:
+        """Has a store keep what compiles benchmark from here on; where that cannot be done, it is said."""
+        recording = Recording(folder)
+        try:
+            recording.start()
+        except DiodeError as error:
+            say_once(f"recording {folder}", f"nothing is recorded into {folder}: {error}")
+        else:
+            self._recording = recording
+
     def take_out(self) -> None:
         """Compiles under way in other threads make Inductor's own choices from here on."""
+        if self._recording is not None:
+            self._recording.stop()
         answered = isinstance(_handler_of_this_thread(), ConfiguredChoices)
         self.factory.engaged = False
         if self.path == REGISTRY:

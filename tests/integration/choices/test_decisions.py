@@ -37,6 +37,7 @@ def fallbacks(handler):
 
 def test_the_statistics_have_the_promised_names(make_handler):
     expected = {"total_calls", "decisions", "model_selections", "configs_filtered", *FALLBACK_REASONS}
+    expected |= {"store_answers", "store_corrections"}
     expected |= {"decision_seconds_total", "decision_seconds_median", "decision_seconds_max"}
     handler = make_handler(top_k_configs=3)
     assert handler.get_stats() == dict.fromkeys(expected, 0)
