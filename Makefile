@@ -13,7 +13,7 @@ unexport PYTHONPATH
 
 .DEFAULT_GOAL := help
 .NOTPARALLEL:
-.PHONY: help setup demo test lint pytest format clean distclean
+.PHONY: help setup demo test lint pytest format dist clean distclean
 
 help: ## list the targets
 	@grep -E '^[a-z]+:.*##' $(MAKEFILE_LIST) | sed -E 's/^([a-z]+):.*## /  make \1\t/' | expand -t 20
@@ -42,6 +42,9 @@ pytest: setup ## the tests, with coverage
 format: setup ## rewrite the sources as ruff wants them
 	@$(BIN)/ruff check --fix --exit-zero --quiet .
 	@$(BIN)/ruff format .
+
+dist: setup ## both distributions, as sdist and wheel, into dist/
+	@$(BIN)/python scripts/build_distributions.py
 
 clean: ## remove caches and build outputs
 	rm -rf build dist htmlcov coverage.xml .coverage .coverage.* .hypothesis .mypy_cache .pytest_cache .ruff_cache
