@@ -14,8 +14,7 @@ import msgspec
 
 from diode.errors import DiodeError, FileAccessError, FileFormatError
 from diode.model.card import CARD_SUFFIX, ModelCard, card_path, read_card
-from diode.model.gbdt import GBDT_SUFFIX
-from diode.model.weights import TENSOR_SUFFIXES
+from diode.model.weights import GBDT_SUFFIX, TENSOR_SUFFIXES
 from diode.model.wrapper import ModelWrapper
 from diode.settings import model_paths
 from diode.storage.atomic import write_atomically
