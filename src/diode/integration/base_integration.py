@@ -76,6 +76,7 @@ class BaseIntegration(ABC):
         try:
             return self._integrate()
         except IntegrationError as error:
+            self._undo_quietly()
             return IntegrationStatus(self.name, "interface unavailable", str(error))
         except DiodeError as error:
             self._undo_quietly()

@@ -93,6 +93,7 @@ class MatmulIntegration(BaseIntegration):
                 on_mismatch=self._on_mismatch or settings.on_mismatch(),
             )
             self._factory = ChoicesFactory(parameters)
+        self.disengage()  # or else what it finds in place would be its own
         self._installation = Installation.of(self._factory)
 
     def enable_configs(self, models: Sequence[ModelPointer]) -> tuple[str, ...]:
