@@ -73,6 +73,9 @@ class MatmulIntegration(BaseIntegration):
             self._found.add(Path(self._model_path), "model_path")
         return [pointer for pointer in self._found.pointers if pointer.purpose == PURPOSE]
 
+    def problems(self) -> Sequence[str]:
+        return tuple(self._found.problems.values())
+
     def why_no_model(self) -> str:
         if self._found.problems:
             return f"no model can be read: {'; '.join(self._found.problems.values())}"
