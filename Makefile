@@ -13,7 +13,7 @@ unexport PYTHONPATH
 
 .DEFAULT_GOAL := help
 .NOTPARALLEL:
-.PHONY: help setup demo test test-torch lint pytest gpu format clean distclean
+.PHONY: help setup demo test test-torch lint pytest gpu format dist clean distclean
 
 help: ## list the targets
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## /  make \1\t/' | expand -t 20
@@ -49,6 +49,9 @@ gpu: setup ## what is checked on a GPU, kept in benchmarks/results
 format: setup ## rewrite the sources as ruff wants them
 	@$(BIN)/ruff check --fix --exit-zero --quiet .
 	@$(BIN)/ruff format .
+
+dist: setup ## both distributions, as sdist and wheel, into dist/
+	@$(BIN)/python scripts/build_distributions.py
 
 clean: ## remove caches and build outputs
 	rm -rf build dist htmlcov coverage.xml .coverage .coverage.* .hypothesis .mypy_cache .pytest_cache .ruff_cache

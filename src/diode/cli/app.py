@@ -8,7 +8,7 @@ from typing import Annotated, NamedTuple
 import typer
 
 import diode
-from diode.cli import collect, collect_and_train, compile_ahead, dataset, report, train, validate
+from diode.cli import collect, collect_and_train, compile_ahead, dataset, describe_models, report, train, validate
 from diode.storage.files import DatasetFormat
 
 
@@ -63,4 +63,5 @@ app.command("collect-and-train")(collect_and_train.collect_and_train)
 app.command("validate-model")(validate.validate_model)
 app.command("validate-max-autotune")(validate.validate_max_autotune)
 app.command("report")(report.report)
+app.command("describe-models")(describe_models.describe_models)
 app.add_typer(dataset.app, name="dataset")

@@ -78,6 +78,9 @@ class MatmulIntegration(BaseIntegration):
             self._found.add(Path(self._model_path), "model_path")
         return [pointer for pointer in self._found.pointers if pointer.purpose == PURPOSE]
 
+    def problems(self) -> Sequence[str]:
+        return tuple(self._found.problems.values())
+
     def why_no_model(self) -> str:
         if self._found.problems:
             return f"no model can be read: {'; '.join(self._found.problems.values())}"
@@ -99,6 +102,7 @@ class MatmulIntegration(BaseIntegration):
                 learn=None if self._learn is None else str(self._learn),
             )
             self._factory = ChoicesFactory(parameters)
+        self.disengage()  # or else what it finds in place would be its own
         self._installation = Installation.of(self._factory)
         if self._learn is not None:
             self._installation.record_into(self._learn)

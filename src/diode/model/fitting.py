@@ -16,10 +16,10 @@ from diode.errors import UsageError
 from diode.features import COLUMNS, SCHEMA_VERSION
 from diode.model.card import ModelCard, TrainingData, card_path, write_card
 from diode.model.checkpoint import Checkpoint
-from diode.model.gbdt import GBDT_SUFFIX, TreeSettings, train_trees
+from diode.model.gbdt import TreeSettings, train_trees
 from diode.model.training import EpochReport, HeldOut, TrainedNetwork, TrainingSettings, train_network
 from diode.model.truth import Truth
-from diode.model.weights import TENSOR_SUFFIXES, encode_tensors
+from diode.model.weights import GBDT_SUFFIX, TENSOR_SUFFIXES, encode_tensors
 from diode.model.wrapper import SCREEN_PREFIX
 from diode.storage.atomic import write_atomically
 from diode.types import Choice, Dataset, MMShape
