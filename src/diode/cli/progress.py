@@ -23,6 +23,7 @@ class CollectionDisplay:
         self._started = time.monotonic()
         self._shown = self._started
         self._first_done: int | None = None
+        self._first_told = False
         self._status = console.status("starting") if console.is_terminal else None
 
     def __enter__(self) -> CollectionDisplay:
@@ -38,7 +39,7 @@ class CollectionDisplay:
         if self._first_done is None:
             self._first_done = progress.problems_done
         now = time.monotonic()
-        if now - self._shown < (_LOG_SECONDS if self._status is None else _TERMINAL_SECONDS):
+        if not self._due(progress, now):
             return
         self._shown = now
         line = self._line(progress, now - self._started)
@@ -47,15 +48,23 @@ class CollectionDisplay:
         else:
             self._status.update(line.replace("[", r"\["))
 
+    def _due(self, progress: SweepProgress, now: float) -> bool:
+        if self._status is not None:
+            return now - self._shown >= _TERMINAL_SECONDS
+        if not self._first_told and progress.problems_done > (self._first_done or 0):
+            self._first_told = True  # it works, says a log, and how long the rest will take
+            return True
+        return now - self._shown >= _LOG_SECONDS
+
     def _line(self, progress: SweepProgress, elapsed: float) -> str:
         parts = [
             f"{progress.problems_done}/{progress.problems} problems",
-            f"{progress.measurements} measurements ({progress.measurements / elapsed:.0f}/s)",
+            f"{progress.measurements} measurements ({_rate(progress.measurements / elapsed)})",
         ]
         if progress.failures:
             parts.append(f"{progress.failures} failures")
         if progress.kernels_compiled:
-            parts.append(f"{progress.kernels_compiled} kernels ({progress.kernels_compiled / elapsed:.0f}/s)")
+            parts.append(f"{progress.kernels_compiled} kernels ({_rate(progress.kernels_compiled / elapsed)})")
         parts.append(self._time_left(progress, elapsed))
         if progress.last:
             parts.append(progress.last)
@@ -67,3 +76,7 @@ class CollectionDisplay:
         if self._budget is not None:
             left.append(max(self._budget - elapsed, 0.0))
         return f"{duration(min(left))} left" if left else f"{duration(elapsed)} so far"
+
+
+def _rate(per_second: float) -> str:
+    return f"{per_second:.0f}/s" if per_second >= 10 else f"{per_second:.1f}/s"
