@@ -35,9 +35,11 @@ class Ticker:
         if self._status is not None:
             self._status.stop()
 
-    def tell(self, line: Callable[[], str]) -> None:
+    def tell(self, line: Callable[[], str], *, first: bool = False) -> None:
+        """The first thing there is to tell goes into a log at once."""
         now = time.monotonic()
-        if now - self._shown < (_LOG_SECONDS if self._status is None else _TERMINAL_SECONDS):
+        live = self._status is not None
+        if now - self._shown < (_TERMINAL_SECONDS if live else _LOG_SECONDS) and (live or not first):
             return
         self._shown = now
         if self._status is None:
@@ -54,21 +56,25 @@ class CollectionDisplay(Ticker):
         self._budget = budget_seconds
         self._started = time.monotonic()
         self._first_done: int | None = None
+        self._first_told = False
 
     def __call__(self, progress: SweepProgress) -> None:
         if self._first_done is None:
             self._first_done = progress.problems_done
-        self.tell(lambda: self._line(progress, time.monotonic() - self._started))
+        # It works, says a log after the first problem, and how long the rest will take.
+        first = not self._first_told and progress.problems_done > self._first_done
+        self._first_told |= first
+        self.tell(lambda: self._line(progress, time.monotonic() - self._started), first=first)
 
     def _line(self, progress: SweepProgress, elapsed: float) -> str:
         parts = [
             f"{progress.problems_done}/{progress.problems} problems",
-            f"{progress.measurements} measurements ({progress.measurements / elapsed:.0f}/s)",
+            f"{progress.measurements} measurements ({_rate(progress.measurements / elapsed)})",
         ]
         if progress.failures:
             parts.append(f"{progress.failures} failures")
         if progress.kernels_compiled:
-            parts.append(f"{progress.kernels_compiled} kernels ({progress.kernels_compiled / elapsed:.0f}/s)")
+            parts.append(f"{progress.kernels_compiled} kernels ({_rate(progress.kernels_compiled / elapsed)})")
         parts.append(self._time_left(progress, elapsed))
         if progress.last:
             parts.append(progress.last)
@@ -80,3 +86,7 @@ class CollectionDisplay(Ticker):
         if self._budget is not None:
             left.append(max(self._budget - elapsed, 0.0))
         return f"{duration(min(left))} left" if left else f"{duration(elapsed)} so far"
+
+
+def _rate(per_second: float) -> str:
+    return f"{per_second:.0f}/s" if per_second >= 10 else f"{per_second:.1f}/s"

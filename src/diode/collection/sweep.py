@@ -122,7 +122,7 @@ class Sweep:
         while self._unplanned or self._tasks:
             if should_stop():
                 self._finish_running()
-                return False
+                return not (self._unplanned or self._tasks)
             if self._executor.chooses_itself:
                 self._make_ready()
             else:
@@ -340,8 +340,9 @@ class Sweep:
         if timed:
             best = min(timed, key=lambda outcome: outcome.timing.time_us if outcome.timing else 0.0)
             assert best.timing is not None
-            rate = task.problem.flops / best.timing.time_us / 1e6
-            progress.last = f"{task.problem}: {best.timing.time_us:.1f} us, {rate:.0f} TFLOP/s, {best.choice}"
+            giga = task.problem.flops / best.timing.time_us / 1e3
+            rate = f"{giga / 1e3:.0f} TFLOP/s" if giga >= 1e3 else f"{giga:.3g} GFLOP/s"
+            progress.last = f"{task.problem}: {best.timing.time_us:.1f} us, {rate}, {best.choice}"
 
     def _give_up(self, problem: MMShape, reason: str) -> None:
         self.progress.broken.append(f"{problem}: {reason}")

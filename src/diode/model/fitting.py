@@ -62,6 +62,8 @@ def check_model_path(path: Path, type: ModelType) -> None:
         raise UsageError(f"{path}: a model of type {type} ends in {' or '.join(suffixes)}; name it so")
     if not path.parent.is_dir():
         raise UsageError(f"{path}: its folder does not exist; create it or name another place")
+    if path.is_dir():
+        raise UsageError(f"{path}: is a folder; name another place")
 
 
 def fit(
