@@ -39,6 +39,7 @@ PROMISED: dict[str, dict[str, object]] = {
         "--search-mode": "max-autotune",
         "--log-normal": False,
     },
+    "diode compile-ahead": {"--shapeset": "required", "--hardware": "h200"},
     "diode train": {
         **dict.fromkeys(("--dataset", "--data-dir", "--batch-size", "--num-epochs", "--learning-rate")),
         **dict.fromkeys(("--weight-decay", "--patience", "--hidden-size", "--layers", "--tensorboard")),
@@ -62,6 +63,7 @@ PROMISED: dict[str, dict[str, object]] = {
         "--json": False,
     },
     "diode report": {"--model": "required", "--dataset": "required"},
+    "diode describe-models": {"--ranking": None},
     "diode collect-and-train": dict.fromkeys(
         ("--skip-collection", "--skip-validation-set", "--skip-training", "--skip-validation"), False
     ),
