@@ -18,7 +18,7 @@ from diode.types import Dataset, Measurement, MMShape
 
 SMALL = ("--device", "cpu", "--dtypes", "float32", "--layouts", "NT", "--ops", "mm", "--max-gflop", 0.001)
 """Problems that a CPU has choices for, and that take it no time."""
-THREE = ("--seed", 5, "collect", "--output", "a.parquet", "--num-shapes", 3, *SMALL)
+FIVE = ("--seed", 5, "collect", "--output", "a.parquet", "--num-shapes", 5, *SMALL)
 
 
 def rows_of(dataset: Dataset) -> dict[MMShape, list[Measurement]]:
@@ -26,10 +26,10 @@ def rows_of(dataset: Dataset) -> dict[MMShape, list[Measurement]]:
 
 
 def signalled(folder: Path, number: signal.Signals, *, when_measured: int = 0) -> tuple[Done, list[int]]:
-    """The collection of three problems, told to stop as a terminal does it; and the processes that it had."""
+    """The collection of five problems, told to stop as a terminal does it; and the processes that it had."""
     journal = folder / "a.parquet.journal"
     size = journal.stat().st_size if journal.exists() else 0
-    process = start_diode(folder, *THREE)
+    process = start_diode(folder, *FIVE)
     while not (journal.exists() and journal.stat().st_size > size and measured_in(journal) >= when_measured):
         assert process.poll() is None, finished(process)
         time.sleep(0.05)
@@ -49,7 +49,7 @@ def test_a_collection_that_is_stopped_in_every_way_loses_nothing_and_measures_no
     assert killed.code == -signal.SIGKILL
     assert not output.exists()
     measured = rows_of(journal_dataset(journal))
-    assert 1 <= len(measured) < 3
+    assert 1 <= len(measured) < 3  # so that each signal below leaves something
     assert children
     while any(Path(f"/proc/{child}").exists() for child in children):
         time.sleep(0.05)  # they end by themselves
@@ -60,25 +60,25 @@ def test_a_collection_that_is_stopped_in_every_way_loses_nothing_and_measures_no
         assert "error" not in stopped.err
         assert "Traceback" not in stopped.err
         before, measured = measured, rows_of(read_dataset(output))
-        assert f"stopped with {3 - len(measured)} problems left: run the same command again to go on\n" in stopped.err
+        assert f"stopped with {5 - len(measured)} problems left: run the same command again to go on\n" in stopped.err
         assert before.items() <= measured.items()
 
-    spent = diode_here(tmp_path, *THREE, "--budget", "1s")
+    spent = diode_here(tmp_path, *FIVE, "--budget", "1s")
     assert spent.code == 0
-    assert f"stopped with {3 - len(measured)} problems left: run the same command again to go on\n" in spent.err
+    assert f"stopped with {5 - len(measured)} problems left: run the same command again to go on\n" in spent.err
     assert rows_of(read_dataset(output)) == measured
 
-    done = diode_here(tmp_path, *THREE)
+    done = diode_here(tmp_path, *FIVE)
     assert (done.code, journal.exists()) == (0, False)
-    progress = r"\d/3 problems, \d+ measurements \(\d\.\d/s\), \S+ left, mm \S+ float32 NT: .* us, .* GFLOP/s, "
+    progress = r"\d/5 problems, \d+ measurements \(\d\.\d/s\), \S+ left, mm \S+ float32 NT: .* us, .* GFLOP/s, "
     assert re.search(progress, done.err)
     whole = read_dataset(output)
-    assert len(whole.problems) == 3
+    assert len(whole.problems) == 5
     assert measured.items() <= rows_of(whole).items()
     assert len(whole) == len({(row.problem, row.choice) for row in whole})
     new = len(whole) - sum(map(len, measured.values()))
     assert f"a.parquet: {len(whole)} measurements, {new} of them new, in " in done.out
-    assert "exists already; remove it or name another --output" in refusal(tmp_path, *THREE, code=2)
+    assert "exists already; remove it or name another --output" in refusal(tmp_path, *FIVE, code=2)
 
 
 def test_a_shapeset_is_measured_with_progress_and_a_summary_on_a_terminal(tmp_path: Path) -> None:
@@ -171,4 +171,4 @@ def test_a_shapeset_that_is_none_is_told(tmp_path: Path) -> None:
 
 def test_what_the_system_refuses_is_one_line_too(tmp_path: Path) -> None:
     (tmp_path / "a.parquet.journal").mkdir()
-    assert refusal(tmp_path, *THREE) == "a.parquet.journal: cannot be read or written: Is a directory"
+    assert refusal(tmp_path, *FIVE) == "a.parquet.journal: cannot be read or written: Is a directory"

@@ -12,7 +12,7 @@ import pytest
 from safetensors.numpy import load_file
 from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
 from tests.cli.conftest import TINY
-from tests.cli.running import Done, diode_here, finished, refusal, start_diode
+from tests.cli.running import Done, diode_here, finished, in_terminal, refusal, start_diode
 
 from diode.model.card import ModelCard, read_card
 from diode.model.fitting import FitSettings
@@ -269,3 +269,11 @@ def test_too_few_problems_and_a_file_in_place_of_a_log_folder_are_told(mixed: Pa
     assert (done.code, done.out) == (1, "")
     assert "error: --tensorboard logs: cannot be written: File exists; name a folder\n" in done.err
     assert sorted(path.name for path in tmp_path.iterdir()) == ["logs", "one.json"]
+
+
+def test_a_terminal_shows_a_bar_with_losses_and_regret(h200: Path, tmp_path: Path) -> None:
+    words = ("--dataset", h200 / "training.parquet", "--model", tmp_path / "a.pt", *QUICK, "--num-epochs", 3)
+    done = in_terminal(tmp_path, "train", *words)
+    assert done.code == 0
+    assert re.search(r"network 1/1 \S+ 3/3 \S+ loss [\d.]+, validation [\d.]+, regret [\d.]+% with 1", done.out)
+    assert "epoch" not in done.out

@@ -311,6 +311,20 @@ def test_a_stopped_sweep_goes_on_and_measures_nothing_twice(sweep):
     assert resumed.progress.measurements == 12 - stopped.progress.measurements
 
 
+def test_a_sweep_that_is_stopped_during_its_last_problem_is_complete(sweep):
+    class AskedTwice(MadeUpTimes):
+        asked = 0
+
+        def replies(self, timeout: float) -> list[Done | Broken | Lost]:
+            self.asked += 1
+            return super().replies(timeout) if self.asked > 1 else []
+
+    executor = AskedTwice()
+    stopped = sweep([TINY], executor, sample=FEW, stop=lambda progress: executor.asked > 0)
+    assert stopped.complete
+    assert stopped.finished == {TINY}
+
+
 def test_kernels_can_be_compiled_before_there_is_a_gpu(pool, tmp_path):
     settings = SweepSettings(sample=FEW)
     store = tmp_path / "kernels"
