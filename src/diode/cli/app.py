@@ -8,7 +8,7 @@ from typing import Annotated, NamedTuple
 import typer
 
 import diode
-from diode.cli import collect, collect_and_train, dataset, report, train, validate
+from diode.cli import collect, collect_and_train, dataset, learn, report, train, validate
 from diode.storage.files import DatasetFormat
 
 
@@ -58,6 +58,7 @@ app.command("collect")(collect.collect)
 app.command("collect-shapeset")(collect.collect_shapeset)
 app.command("create-validation")(collect.create_validation)
 app.command("train")(train.train)
+app.command("learn")(learn.learn)
 app.command("collect-and-train")(collect_and_train.collect_and_train)
 app.command("validate-model")(validate.validate_model)
 app.command("validate-max-autotune")(validate.validate_max_autotune)
