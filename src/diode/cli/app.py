@@ -8,7 +8,17 @@ from typing import Annotated, NamedTuple
 import typer
 
 import diode
-from diode.cli import collect, collect_and_train, compile_ahead, dataset, describe_models, report, train, validate
+from diode.cli import (
+    collect,
+    collect_and_train,
+    compile_ahead,
+    dataset,
+    describe_models,
+    learn,
+    report,
+    train,
+    validate,
+)
 from diode.storage.files import DatasetFormat
 
 
@@ -61,6 +71,7 @@ for name, command, short_help in (
     ("create-validation", collect.create_validation, "Measure a data set to judge models by."),
     ("compile-ahead", compile_ahead.compile_ahead, "Compile a collection's kernels on any machine."),
     ("train", train.train, "Make a model of measurements."),
+    ("learn", learn.learn, "Fold what compiles have benchmarked into a model."),
     ("collect-and-train", collect_and_train.collect_and_train, "All of it: measure, train, and judge."),
     ("validate-model", validate.validate_model, "How far off a model is, and where."),
     ("validate-max-autotune", validate.validate_max_autotune, "Compare a model with an exhaustive search."),

@@ -62,7 +62,7 @@ def measured_here(autotunings: Iterable[Autotuning], here: Environment) -> dict[
     takes_minimum: dict[tuple[MMShape, Choice], bool] = {}
     latency: set[MMShape] = set()
     for tuned in autotunings:
-        if not _same_place(tuned.environment, here):
+        if not same_place(tuned.environment, here):
             continue
         for outcome in tuned.outcomes:
             if outcome.timing is None or outcome.method.kernel == "family":
@@ -83,7 +83,7 @@ def _of_several(times: list[float], *, minimum: bool) -> float:
     return min(times) if minimum else float(np.median(times))
 
 
-def _same_place(there: Environment, here: Environment) -> bool:
+def same_place(there: Environment, here: Environment) -> bool:
     """The same kind of device and the same software, the sources of the templates that both know included."""
     device, other = here.hardware, there.hardware
     if (device.name, device.capability, device.sm_count) != (other.name, other.capability, other.sm_count):

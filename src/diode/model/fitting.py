@@ -106,24 +106,18 @@ def _train_screen(truth: Truth, settings: TrainingSettings, hidden: int) -> Trai
     return train_network(truth, small)
 
 
-def _card(
-    dataset: Dataset,
-    truth: Truth,
-    settings: FitSettings,
-    held_out: HeldOut,
-    epochs: Sequence[EpochReport],
-    data: Sequence[TrainingData],
-) -> ModelCard:
+def describe(dataset: Dataset, truth: Truth, type: str = "", name: str = "", version: str = "") -> ModelCard:
+    """A card that says what a model of these measurements knows; how good it is, is for others to fill in."""
     environments = dataset.environments
     problems = [measured.problem for measured in truth.problems]
     choices = [truth.choices[n] for n in sorted({int(n) for m in truth.problems for n in m.choice_ids})]
     return ModelCard(
-        name=settings.name,
-        version=settings.version,
-        type=settings.type,
+        name=name,
+        version=version,
+        type=type,
         feature_schema=SCHEMA_VERSION,
         columns=COLUMNS,
-        sigma_scale=_sigma_scale(held_out),
+        sigma_scale=1.0,
         weights_sha256="0" * 64,
         hardware=tuple(dict.fromkeys(environment.hardware for environment in environments)),
         ops=_distinct(problem.op for problem in problems),
@@ -132,16 +126,30 @@ def _card(
         torch=_distinct(environment.torch for environment in environments),
         triton=_distinct(environment.triton for environment in environments),
         template_hashes=tuple(sorted({pair for row in environments for pair in row.template_hashes})),
-        data=tuple(data),
-        seed=settings.network.seed,
-        settings=_plain_settings(settings),
-        metrics=_metrics(held_out, epochs),
         diode=next((environment.diode for environment in reversed(environments) if environment.diode), ""),
         trained=datetime.datetime.now(datetime.timezone.utc).date().isoformat(),
     )
 
 
-def _sigma_scale(held_out: HeldOut) -> float:
+def _card(
+    dataset: Dataset,
+    truth: Truth,
+    settings: FitSettings,
+    held_out: HeldOut,
+    epochs: Sequence[EpochReport],
+    data: Sequence[TrainingData],
+) -> ModelCard:
+    return msgspec.structs.replace(
+        describe(dataset, truth, settings.type, settings.name, settings.version),
+        sigma_scale=sigma_scale_of(held_out),
+        data=tuple(data),
+        seed=settings.network.seed,
+        settings=_plain_settings(settings),
+        metrics=_metrics(held_out, epochs),
+    )
+
+
+def sigma_scale_of(held_out: HeldOut) -> float:
     """So that two thirds of the errors near the front are within one sigma."""
     near = held_out.log_regret < _NEAR
     if not near.any():
