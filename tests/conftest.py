@@ -13,7 +13,7 @@ os.environ.setdefault("TORCHINDUCTOR_COMPILE_THREADS", "1")
 
 @pytest.fixture(scope="session", autouse=True)
 def _fake_tensors_of_the_main_thread() -> None:
-    """Where a CUDA build of torch 2.10 to 2.12 finds no GPU, the first thread to make fake tensors installs a stand-in
+    """Where a CUDA build of torch 2.10 or 2.11 finds no GPU, the first thread to make fake tensors installs a stand-in
     for its device guard that dies with that thread, and the next one crashes (pytorch/pytorch#178950)."""
     from torch._subclasses import FakeTensorMode
 

@@ -26,6 +26,11 @@ PRUNES_BY_SHARED_MEMORY = TORCH < (2, 11)
 UNPRUNED = {"max_autotune_prune_choices_based_on_shared_mem": False}
 """The default of the others."""
 
+FLOAT32_HAS_PERSISTENT_TMA = TORCH >= (2, 11)
+
+SHORT_BMM_IS_ANOTHER_KERNEL = TORCH >= (2, 12)
+"""Whether the template of bmm distinguishes a matrix of fewer rows than a block has."""
+
 TF32_BY_OLDER_NAME = TORCH < (2, 11)
 """Whether Inductor's heuristics raise where `fp32_precision` was set, since they read `allow_tf32`."""
 
