@@ -166,10 +166,13 @@ def run_exhaustives(model: Path, results: Results, arguments: argparse.Namespace
             seconds = min(arguments.exhaustive_seconds, share)
             results.add("exhaustive", run_exhaustive(name, Path(__file__), model, arguments.shapeset, seconds))
             show(results.parts["exhaustive"][-1], budget)
+        else:
+            print(f"{name}: no time is left for its search; go on with --resume", flush=True)
 
 
 def show(row: dict[str, Any], budget: Budget) -> None:
     cells = [told(mode, facts) for mode, facts in row["rows"].items()]
+    cells += [f"{mode} FAILED: {error.partition(chr(10))[0]}" for mode, error in row.get("errors", {}).items()]
     print(f"{row['name']}: {'; '.join(cells)} ({budget.left:.0f} s left)", flush=True)
 
 
