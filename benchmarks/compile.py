@@ -40,6 +40,7 @@ from compile_measuring import Bench, Budget, measure_model, measure_problem
 from compile_summary import (
     by_regime,
     chosen_problems,
+    oddities,
     summary_of_exhaustive,
     summary_of_models,
     summary_of_problems,
@@ -94,6 +95,7 @@ class Results:
             "by_regime": by_regime(self.parts["problems"]),
             "models": summary_of_models(self.parts["models"]),
             "exhaustive": exhaustive,
+            "oddities": oddities([row for rows in self.parts.values() for row in rows]),
             **{f"{part}_measured": rows for part, rows in self.parts.items()},
         }
         write_atomically(self._output, json.dumps(result, indent=1).encode() + b"\n")
