@@ -155,7 +155,7 @@ def compile_cold(
     folder.mkdir(parents=True, exist_ok=True)
     with ExitStack() as stack:
         stack.enter_context(fresh_cache(dir=str(folder), delete=False))
-        stack.enter_context(inductor_config.patch({"autotune_num_choices_displayed": 0}))
+        stack.enter_context(inductor_config.patch(quiet()))
         stack.enter_context(_listening(winners))
         stack.enter_context(watch.running())
         started = time.perf_counter()
@@ -179,6 +179,12 @@ def compile_cold(
         decision_ms=decided["decision_seconds_total"] / decisions * 1e3 if decisions else None,
     )
     return kept, compiled, cost
+
+
+def quiet() -> dict[str, object]:
+    """Options of Inductor that keep it from printing a table of each search."""
+    wanted = {"autotune_num_choices_displayed": 0, "max_autotune_report_choices_stats": False}
+    return {name: value for name, value in wanted.items() if hasattr(inductor_config, name)}
 
 
 def benchmarked() -> int:

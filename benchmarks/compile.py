@@ -40,6 +40,7 @@ from compile_measuring import Bench, Budget, measure_model, measure_problem
 from compile_summary import (
     by_regime,
     chosen_problems,
+    oddities,
     summary_of_exhaustive,
     summary_of_models,
     summary_of_problems,
@@ -94,6 +95,7 @@ class Results:
             "by_regime": by_regime(self.parts["problems"]),
             "models": summary_of_models(self.parts["models"]),
             "exhaustive": exhaustive,
+            "oddities": oddities([row for rows in self.parts.values() for row in rows]),
             **{f"{part}_measured": rows for part, rows in self.parts.items()},
         }
         write_atomically(self._output, json.dumps(result, indent=1).encode() + b"\n")
@@ -166,10 +168,13 @@ def run_exhaustives(model: Path, results: Results, arguments: argparse.Namespace
             seconds = min(arguments.exhaustive_seconds, share)
             results.add("exhaustive", run_exhaustive(name, Path(__file__), model, arguments.shapeset, seconds))
             show(results.parts["exhaustive"][-1], budget)
+        else:
+            print(f"{name}: no time is left for its search; go on with --resume", flush=True)
 
 
 def show(row: dict[str, Any], budget: Budget) -> None:
     cells = [told(mode, facts) for mode, facts in row["rows"].items()]
+    cells += [f"{mode} FAILED: {error.partition(chr(10))[0]}" for mode, error in row.get("errors", {}).items()]
     print(f"{row['name']}: {'; '.join(cells)} ({budget.left:.0f} s left)", flush=True)
 
 

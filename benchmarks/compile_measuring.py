@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import itertools
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -81,14 +83,15 @@ class Bench:
             return compile_cold(function, first_call, OPTIONS[mode], unused, integration, on_entering)
 
     def times_us(self, launches: dict[str, Launch]) -> tuple[dict[str, float | None], str]:
-        """Medians, and how they were taken."""
-        found = self._sampled(launches)
+        """Medians of calls; if some cannot be enqueued in time, of replays of graphs. Says which."""
+        found = self.sampled_us(launches)
         if None not in found.values():
             return found, "calls"
         graphs: dict[str, Launch] = {name: captured(launch) for name, launch in launches.items()}
-        return self._sampled(graphs), "replays of CUDA graphs"
+        return self.sampled_us(graphs), "replays of CUDA graphs"
 
-    def _sampled(self, launches: dict[str, Launch]) -> dict[str, float | None]:
+    def sampled_us(self, launches: dict[str, Launch]) -> dict[str, float | None]:
+        """None where no sample was free of launch latency."""
         started = time.perf_counter()
         sampled = sample_all(self.timer, list(launches.values()), REPEATS, lambda: time.perf_counter() - started)
         return {name: None if s is None else round(s.median, 3) for name, s in zip(launches, sampled, strict=True)}
@@ -102,7 +105,7 @@ class ProblemBench:
         self.problem = problem
         self.rows: dict[str, dict[str, Any]] = {}
         self._operands = Operands(problem, bench.device)
-        self._kept: dict[str, KeptBackend] = {}
+        self._compiled: dict[str, Callable[..., Any]] = {}
         bias = self._operands.bias
         if bias is not None:
             while bias.ndim > 1 and bias.stride(0) == 0:
@@ -115,41 +118,53 @@ class ProblemBench:
         kept, _, cost = self.bench.compile(
             mode, operation, lambda compiled: compiled(*self._arguments), folder, on_entering
         )
-        self._kept[mode] = kept
-        self.rows[mode] = cost.told() | {"wrong": self._wrong(mode)}
+        (compiled,) = kept.compiled
+        wrong = self._wrong(compiled)
+        self._compiled[mode] = compiled
+        self.rows[mode] = cost.told() | {"wrong": wrong}
 
     def take_times(self) -> str:
-        launches: dict[str, Launch] = {mode: self._launch(mode) for mode in self._kept}
+        launches: dict[str, Launch] = {mode: self._launch(mode) for mode in self._compiled}
         times, taken_by = self.bench.times_us(launches)
         for mode, time_us in times.items():
             self.rows[mode]["kernel_us"] = time_us
         return taken_by
 
     def _launch(self, mode: str) -> Launch:
-        (compiled,) = self._kept[mode].compiled
-        arguments = self._arguments
-        return lambda: compiled(*arguments)
+        return partial(self._compiled[mode], *self._arguments)
 
-    def _wrong(self, mode: str) -> str | None:
-        (result,) = self._kept[mode].compiled[0](*self._arguments)
+    def _wrong(self, compiled: Callable[..., Any]) -> str | None:
+        (result,) = compiled(*self._arguments)
         self._operands.out.copy_(result)
         relative, largest = self._operands.errors().tolist()
         return self._operands.verdict(relative, largest)
 
 
 def measure_problem(bench: Bench, problem: MMShape, turn: int) -> dict[str, Any]:
+    errors: dict[str, str] = {}
     with torch.no_grad():
         measured = ProblemBench(bench, problem)
         for mode in MODES[turn % len(MODES) :] + MODES[: turn % len(MODES)]:
-            measured.compile(mode)
+            with noting(errors, mode):
+                measured.compile(mode)
         taken_by = measured.take_times()
     rows = {mode: measured.rows[mode] for mode in OPTIONS if mode in measured.rows}
     return {
         "name": str(problem),
         "regime": regime_of_rows(problem, rows),
         "times_of": taken_by,
+        "errors": errors,
         "rows": rows,
     }
+
+
+@contextmanager
+def noting(errors: dict[str, str], mode: str) -> Iterator[None]:
+    """A mode that fails is a finding, and is not to cost the figures of the others."""
+    try:
+        yield
+    except Exception as error:  # noqa: BLE001  # whatever a compile raises
+        errors[mode] = f"{type(error).__name__}: {error}"[:2000]
 
 
 def measure_model(bench: Bench, model: SmallModel, budget: Budget) -> dict[str, Any]:
@@ -157,18 +172,20 @@ def measure_model(bench: Bench, model: SmallModel, budget: Budget) -> dict[str, 
     rows: dict[str, dict[str, Any]] = {}
     launches: dict[str, Launch] = {"eager": captured(lambda: training_step(module, module, inputs))}
     kept_alive: list[object] = []
-    left_out = []
+    left_out: list[str] = []
+    errors: dict[str, str] = {}
     for mode in MODES:
         if not budget.allows(f"{mode} of a model"):
             left_out.append(mode)
             continue
         started = time.monotonic()
-        kept, compiled, cost = bench.compile(mode, module, lambda forward: training_step(forward, module, inputs))
-        kept_alive += [kept, compiled]
-        rows[mode] = cost.told()
-        launches[mode] = captured(lambda forward=compiled: training_step(forward, module, inputs))  # type: ignore[misc]
+        with noting(errors, mode):
+            kept, compiled, cost = bench.compile(mode, module, lambda forward: training_step(forward, module, inputs))
+            kept_alive += [kept, compiled]
+            launches[mode] = captured(lambda forward=compiled: training_step(forward, module, inputs))  # type: ignore[misc]
+            rows[mode] = cost.told()
         budget.took(f"{mode} of a model", time.monotonic() - started)
-    times, _ = bench.times_us(launches)
+    times = bench.sampled_us(launches)
     for mode, row in rows.items():
         row["step_us"] = times[mode]
     return {
@@ -177,6 +194,7 @@ def measure_model(bench: Bench, model: SmallModel, budget: Budget) -> dict[str, 
         "input": model.input_sizes,
         "eager_step_us": times["eager"],
         "left_out": left_out,
+        "errors": errors,
         "rows": {mode: rows[mode] for mode in OPTIONS if mode in rows},
     }
 

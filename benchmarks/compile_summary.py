@@ -75,6 +75,19 @@ def beyond_aten_ratio(rows: Sequence[Row], mode: str) -> float | None:
     return round(mine / default, 4) if default > 0 else None
 
 
+def oddities(rows: Sequence[Row]) -> list[str]:
+    """What a reader of the figures has to know: compiles that failed, wrong results, decisions that fell back."""
+    found = []
+    for row in rows:
+        found += [f"{row['name']}, {mode}: failed: {error}" for mode, error in row.get("errors", {}).items()]
+        for mode, facts in row["rows"].items():
+            if facts.get("wrong"):
+                found.append(f"{row['name']}, {mode}: wrong: {facts['wrong']}")
+            if facts.get("fallbacks"):
+                found.append(f"{row['name']}, {mode}: fell back: {facts['fallbacks']}")
+    return found
+
+
 def summary_of_models(rows: Sequence[Row]) -> dict[str, Any]:
     others = [mode for mode in modes_of(rows) if mode != BASE]
     return {

@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 import torch
 from tests.integration.choices.models import write_model
+from torch._inductor.select_algorithm import get_algorithm_selector_cache
 
 import cold_compile
 import compile as benchmark
@@ -93,6 +94,17 @@ def test_what_was_not_measured_is_left_out_of_the_figures():
     assert found["search_ratio_vs_default"] == {"k1": 0.25}
     assert found["beyond_aten_ratio_vs_default"] == {"k1": None}
     assert compile_summary.summary_of_problems([])["speedup_vs_default_kernels"] == {}
+
+
+def test_whatever_went_wrong_is_listed():
+    odd = row(default=(10.0, 4.0), k1=(5.0, 1.0)) | {"errors": {"k3": "OutOfResources: too much"}}
+    odd["rows"]["k1"] |= {"fallbacks": {"fallback_error": 1}, "wrong": None}
+    odd["rows"]["default"] |= {"fallbacks": {}, "wrong": "relative error 0.1"}
+    assert compile_summary.oddities([odd, row(default=(1.0, 1.0))]) == [
+        "mm, k3: failed: OutOfResources: too much",
+        "mm, default: wrong: relative error 0.1",
+        "mm, k1: fell back: {'fallback_error': 1}",
+    ]
 
 
 def test_a_search_that_was_cut_off_is_a_lower_bound(tmp_path):
@@ -218,6 +230,20 @@ def test_a_cold_compile_is_told_by_what_it_took(compiled):
     assert (cost.kernels_compiled, cost.kernels_benchmarked) == (0, 0)
     assert cost.ended_with == ()
     assert list((folder / "2").iterdir()), "the second compile found the first one's results"
+
+
+def own_mm(a, b, *, out=None):
+    return torch.mm(a, b, out=out)
+
+
+def test_what_was_benchmarked_is_counted_and_the_fastest_named(tmp_path):
+    a, b = torch.randn(16, 24), torch.randn(24, 8)
+    options = {"max_autotune_gemm": True, "max_autotune_gemm_backends": "ATEN", "external_matmul": [own_mm]}
+    with torch.no_grad():
+        _, _, cost = cold_compile.compile_cold(torch.mm, lambda call: call(a, b), options, tmp_path)
+    assert cost.kernels_benchmarked == 2
+    assert cost.ended_with in [("aten mm",), ("aten own_mm",)]
+    assert get_algorithm_selector_cache().feedback_saver_fns == []
 
 
 def test_kernels_are_counted_where_triton_leaves_them(tmp_path):

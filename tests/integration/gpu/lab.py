@@ -14,7 +14,7 @@ from torch._dynamo.utils import counters
 from torch._inductor import config as inductor_config
 from torch._inductor.utils import fresh_cache
 
-from cold_compile import benchmarked, kernels_in
+from cold_compile import benchmarked, kernels_in, quiet
 from diode.collection.gpu.operands import Operands
 from diode.integration.choices import DiodeInductorChoices
 from diode.integration.matmul_integration import MatmulIntegration
@@ -88,7 +88,7 @@ def cold(folder: Path) -> Iterator[None]:
     torch._dynamo.reset()
     counters.clear()
     folder.mkdir(parents=True, exist_ok=True)
-    with fresh_cache(dir=str(folder), delete=False), inductor_config.patch({"autotune_num_choices_displayed": 0}):
+    with fresh_cache(dir=str(folder), delete=False), inductor_config.patch(quiet()):
         yield
 
 
