@@ -118,6 +118,8 @@ def main() -> None:
         **provenance(current_hardware("cpu")),
         "models": [str(pointer.card) for pointer in registry.pointers],
         "rounds": arguments.rounds,
+        "cores": os.cpu_count(),
+        "load": round(os.getloadavg()[1], 1),
     }
     for setup in packages:
         stages = {stage: summary(runs[setup, stage], GOALS_MS[setup].get(stage)) for stage in BEFORE}
