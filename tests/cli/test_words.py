@@ -47,6 +47,7 @@ PROMISED: dict[str, dict[str, object]] = {
         "--model": "required",
         "--model-type": "deep",
     },
+    "diode learn": {"--store": "required", "--model": "required", "--output": "required", "--dataset": None},
     "diode validate-model": {
         "--model": "required",
         "--dataset": "required",
