@@ -12,7 +12,8 @@ Usage: measure_gpu.sh PART OUT [KERNELS.tar.xz]...
   training   a sweep of training problems from no kernel at all, how far   OUT/h200_train.parquet, collection_h200.json,
              its labels can be trusted, and the timer beside others        timing_h200.json
   sweep      more training problems, from the kernels that are there      OUT/h200_train.parquet
-  compile    whole compiles: what searching costs and ends with, checks    OUT/compile_h200.json, gpu_tests_h200.json
+  compile    whole compiles: what searching costs and ends with            OUT/compile_h200.json
+  checks     numbers, statistics and real models, as pytest -m gpu         OUT/gpu_tests_h200.json
 
 SECONDS_OF_PART (default 540) is what a part may take; PYTHON names the interpreter, and OPS the ops of training, as in
 OPS=mm,bmm. Run it from the root of a checkout.
@@ -69,8 +70,10 @@ case $part in
     collect "$out/h200_train.parquet" diode_datasets/h200_train_shapeset.json --choices 12 --share-choices
     ;;
   compile)
-    "$python" benchmarks/gpu_checks.py --output "$out/gpu_tests_h200.json" --seconds "$((seconds / 3))" || failed=true
-    "$python" benchmarks/compile.py --output "$out/compile_h200.json" --seconds "$(left)"
+    "$python" benchmarks/compile.py --output "$out/compile_h200.json" --seconds "$(left 20)"
+    ;;
+  checks)
+    "$python" benchmarks/gpu_checks.py --output "$out/gpu_tests_h200.json" --seconds "$(left 60)" || failed=true
     ;;
   *)
     usage >&2
