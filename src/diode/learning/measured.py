@@ -46,14 +46,17 @@ class MeasuredHere:
 
     def is_believed(self, predicted_us: NDArray[np.float64]) -> bool:
         """Whether the times may be compared; `predicted_us` has one entry per choice."""
-        if len(self.choices) < 2:
+        if not self.may_be_believed:
             return False
-        if not self.carries_latency:
+        if not self.carries_latency or self.time_us.min() >= LAUNCH_HIDDEN_FROM_US + LONGEST_LATENCY_US:
             return True
-        fastest = self.time_us.min()
-        if fastest >= LAUNCH_HIDDEN_FROM_US + LONGEST_LATENCY_US:
-            return True
-        return bool(fastest >= LAUNCH_HIDDEN_FROM_US and predicted_us.min() >= LAUNCH_HIDDEN_FROM_US)
+        return bool(predicted_us.min() >= LAUNCH_HIDDEN_FROM_US)
+
+    @property
+    def may_be_believed(self) -> bool:
+        """False where no model could make the times comparable."""
+        long_enough = not self.carries_latency or self.time_us.min() >= LAUNCH_HIDDEN_FROM_US
+        return len(self.choices) >= 2 and bool(long_enough)
 
 
 def measured_here(autotunings: Iterable[Autotuning], here: Environment) -> dict[MMShape, MeasuredHere]:
