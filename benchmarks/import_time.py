@@ -63,7 +63,9 @@ def package_of(models: Path, folder: Path) -> Path:
 
 
 def once(stage: str, packages: str, ask: bool) -> dict[str, Any]:
-    environment = {name: value for name, value in os.environ.items() if not name.startswith("DIODE_")}
+    # Bytecode is there, as pip leaves it of whatever it installs: the first run, which is not counted, writes it.
+    unwanted = ("DIODE_", "PYTHONDONTWRITEBYTECODE")
+    environment = {name: value for name, value in os.environ.items() if not name.startswith(unwanted)}
     done = subprocess.run(
         [sys.executable, "-c", PROGRAM.format(before=BEFORE[stage], ask=ask)],
         capture_output=True,
