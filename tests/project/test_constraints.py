@@ -18,8 +18,12 @@ CHOSEN_FOR_THE_MACHINE = {"torch"}
 def wanted() -> list[Requirement]:
     """The requirements of pyproject.toml; Python 3.10 has no TOML reader, and its lists of strings are Python's."""
     text = (ROOT / "pyproject.toml").read_text()
-    lists = re.findall(r"^(?:requires|dependencies|gpu|dev) = (\[.*?\])$", text, re.MULTILINE | re.DOTALL)
-    assert len(lists) == 4
+    lists = re.findall(
+        r"^(?:requires|dependencies|gpu|gbdt|report|tensorboard|baselines|dev) = (\[.*?\])$",
+        text,
+        re.MULTILINE | re.DOTALL,
+    )
+    assert len(lists) == 8
     return [Requirement(line) for found in lists for line in ast.literal_eval(found)]
 
 

@@ -38,3 +38,8 @@ def test_every_count_of_the_statistics_is_explained() -> None:
     page = (ROOT / "docs" / "compiling.md").read_text()
     rows = dict(re.findall(r"^\| `(\w+)` \| ([^|]+) \|$", page, re.MULTILINE))
     assert {name: rows.get(name) for name in MEANINGS} == dict(MEANINGS)
+
+
+@pytest.mark.parametrize("document", DOCUMENTS, ids=lambda path: path.name)
+def test_nothing_is_left_to_be_filled_in(document: Path) -> None:
+    assert "@@" not in document.read_text()
