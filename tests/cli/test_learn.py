@@ -94,10 +94,10 @@ def test_the_summary_names_measurements_problems_and_regret(home: Path) -> None:
     assert read_card(home / "other.json").version == "4"
 
 
-def refused(folder: Path, *words: str) -> str:
+def refused(folder: Path, *words: str, code: int = 2) -> str:
     before = digests(folder)
     done = diode(folder, *words)
-    assert (done.returncode, done.stdout) == (1, "")
+    assert (done.returncode, done.stdout) == (code, "")
     assert digests(folder) == before
     message = done.stderr.removeprefix("error: ").strip()
     assert "\n" not in message
@@ -107,14 +107,13 @@ def refused(folder: Path, *words: str) -> str:
 def test_what_cannot_be_done_is_one_line_and_writes_nothing(home: Path) -> None:
     output = ("--output", "x.safetensors")
     base = ("--model", "base.safetensors")
-    assert refused(home, "learn", "--store", "nowhere", *base, *output) == (
+    assert refused(home, "learn", "--store", "nowhere", *base, *output, code=1) == (
         "nowhere: no such folder; name the one that DIODE_LEARN named"
     )
     assert "is the model to go on from" in refused(home, *BASE, "--output", "base.pt")
     assert "a model of type deep ends in" in refused(home, *BASE, "--output", "x.parquet")
-    assert refused(home, "learn", "--store", "store", "--model", "no.safetensors", *output).startswith(
-        "no.json: cannot"
-    )
+    missing = refused(home, "learn", "--store", "store", "--model", "no.safetensors", *output, code=1)
+    assert missing.startswith("no.json: cannot")
     (home / "few").mkdir()
     assert "few: holds 0 problems" in refused(home, "learn", "--store", "few", *base, *output)
     writer = StoreWriter(home / "few")
@@ -134,7 +133,7 @@ def test_a_damaged_store_is_refused(home: Path) -> None:
     content = bytearray(file.read_bytes())
     content[40] ^= 0x10
     (home / "damaged" / file.name).write_bytes(content)
-    message = refused(home, "learn", "--store", "damaged", "--model", "base.safetensors", "--output", "x.safetensors")
+    message = refused(home, "learn", "--store", "damaged", *BASE[3:], "--output", "x.safetensors", code=1)
     assert message.startswith(f"damaged/{file.name}: damaged at byte 16, after 0 whole records; restore the file")
 
 

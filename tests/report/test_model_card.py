@@ -129,33 +129,33 @@ def test_the_manifest_is_written_with_it(folder: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("damage", "message"),
+    ("damage", "code", "message"),
     [
-        ({"model": {"name": "other 2", "sha256": "0" * 64}}, "judges other 2 with the weights 000000000000, and no"),
-        ({"efficiency": {"1": 99.0}}, "not all figures are given for 1, 3, 8 choices"),
-        ({"test_problems": 0}, "test_problems"),
+        ({"model": {"name": "other 2", "sha256": "0" * 64}}, 2, "judges other 2 with the weights 000000000000, and no"),
+        ({"efficiency": {"1": 99.0}}, 1, "not all figures are given for 1, 3, 8 choices"),
+        ({"test_problems": 0}, 1, "test_problems"),
     ],
 )
 def test_figures_that_cannot_be_the_model_s_are_refused(
-    damage: dict[str, Any], message: str, folder: Path, result: dict[str, Any]
+    damage: dict[str, Any], code: int, message: str, folder: Path, result: dict[str, Any]
 ) -> None:
     done = describe(folder, result | damage)
-    assert done.returncode == 1
+    assert done.returncode == code
     assert message in done.stderr
     assert "ranking_0.json" in done.stderr
     assert {path.name for path in folder.iterdir()} == {"small.json", "small.safetensors"}
 
 
 @pytest.mark.parametrize(
-    ("what", "message"),
-    [("nowhere", "no such folder"), ("empty", "holds no model"), ("damaged", "is not the file that")],
+    ("what", "code", "message"),
+    [("nowhere", 1, "no such folder"), ("empty", 2, "holds no model"), ("damaged", 1, "is not the file that")],
 )
-def test_what_is_no_folder_of_models_is_refused(what: str, message: str, folder: Path) -> None:
+def test_what_is_no_folder_of_models_is_refused(what: str, code: int, message: str, folder: Path) -> None:
     (folder.parent / "empty").mkdir()
     if what == "damaged":
         (folder / "small.safetensors").write_bytes(b"{}")
     place = folder if what == "damaged" else folder.parent / what
     done = describe(place)
-    assert done.returncode == 1
+    assert done.returncode == code
     assert message in done.stderr
     assert not (place / "manifest.json").exists()
