@@ -303,6 +303,7 @@ def test_a_pickled_factory_differs_with_policy_and_model(model, tmp_path):
 
 def _child(connection, model):
     torch.set_num_threads(1)  # the threads of the library that multiplies are not there in a forked process
+    torch._dynamo.reset()  # it begins with what its parent had compiled
     a, b = torch.randn(2, 16, 24), torch.randn(2, 24, 8)
     with fresh_cache():
         found = torch.compile(torch.bmm, options={"max_autotune": True, "max_autotune_gemm_backends": "ATEN"})(a, b)

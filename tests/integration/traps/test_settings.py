@@ -93,15 +93,15 @@ def test_torch_s_own_heuristic_is_left_to_choose_where_it_was_asked_for(make_han
     assert not warnings()
 
 
-def own_mm(a, b, *, out=None):
+def added_mm(a, b, *, out=None):
     return torch.mm(a, b, out=out)
 
 
 def test_what_others_add_behind_the_hook_competes_with_what_was_chosen(make_handler):
     handler = make_handler(top_k_configs=1, library=9.0)
-    chosen, added = lower(torch.mm, *MM, handler=handler, external_matmul=[own_mm]).choices
+    chosen, added = lower(torch.mm, *MM, handler=handler, external_matmul=[added_mm]).choices
     assert isinstance(chosen, TritonGEMMConfig)
-    assert added == AtenChoice("own_mm")
+    assert added == AtenChoice("added_mm")
 
 
 def test_a_gemm_that_torch_padded_is_chosen_for_as_it_was_padded(make_handler):
