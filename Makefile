@@ -40,7 +40,7 @@ lint: setup ## ruff and mypy
 
 pytest: setup ## the tests, with coverage
 	@echo "==> tests: pytest, with coverage"
-	@$(BIN)/python -m pytest --cov --cov-report=term $(PYTEST_ARGS)
+	@$(BIN)/python -m pytest -n auto --maxprocesses 4 --dist loadfile --cov --cov-report=term $(PYTEST_ARGS)
 
 gpu: setup ## what is checked on a GPU, kept in benchmarks/results
 	@echo "==> GPU: the checks of tests/integration/gpu"
