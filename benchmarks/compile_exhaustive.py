@@ -49,7 +49,8 @@ def search_exhaustively(name: str, model: Path, shapeset: Path, told: Path, fold
 
 def run_exhaustive(name: str, program: Path, model: Path, shapeset: Path, seconds: float) -> dict[str, Any]:
     """Starts the process, waits for it, kills it when its time is over, and gives what it told until then."""
-    with tempfile.TemporaryDirectory() as temporary:
+    # a worker that was killed may be writing its last file
+    with tempfile.TemporaryDirectory(ignore_cleanup_errors=True) as temporary:
         told, folder = Path(temporary, "told.jsonl"), Path(temporary, "caches")
         told.touch()
         options: dict[str, object] = {

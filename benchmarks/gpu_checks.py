@@ -111,6 +111,7 @@ def main() -> None:
         "pytest": "present" if find_spec("pytest") else "absent",
         "trained_model": None if model is None else model.name,
     }
+    print(f"{len(checks)} checks; pytest is {head['pytest']}, the trained model {head['trained_model'] or 'absent'}")
     wait_for_compile_workers()
 
     def write(found: dict[str, Any]) -> None:

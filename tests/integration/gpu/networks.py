@@ -25,7 +25,7 @@ NOISE = 2e-3
 
 @check(
     *[(model.name, model, liking, 1) for model in (LLAMA, VIT, BERT) for liking in ("what it learned", "64x64 tiles")],
-    *[(model.name, model, "what it learned", 3) for model in (LLAMA, VIT, BERT)],
+    (BERT.name, BERT, "what it learned", 3),
 )
 def a_model_trains_as_it_does_in_eager(folder: Path, name: str, model: SmallModel, liking: str, top_k: int) -> None:
     module, inputs = model.make(CUDA)
