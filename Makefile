@@ -13,10 +13,10 @@ unexport PYTHONPATH
 
 .DEFAULT_GOAL := help
 .NOTPARALLEL:
-.PHONY: help setup demo test lint pytest gpu format clean distclean
+.PHONY: help setup demo test test-torch lint pytest gpu format dist clean distclean
 
 help: ## list the targets
-	@grep -E '^[a-z]+:.*##' $(MAKEFILE_LIST) | sed -E 's/^([a-z]+):.*## /  make \1\t/' | expand -t 20
+	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## /  make \1\t/' | expand -t 20
 
 setup: ## build .venv, or bring it up to date
 	@$(PYTHON) scripts/setup_venv.py --torch "$(TORCH)"
@@ -26,6 +26,9 @@ demo: setup ## collect measurements on this machine and show what came of it
 	@$(BIN)/python -m diode.demo
 
 test: lint pytest ## all checks and all tests
+
+test-torch: ## the Inductor tests with another torch, in an environment of its own: TORCH=2.15.0
+	@$(PYTHON) scripts/torch_versions.py --torch "$(TORCH)" -- $(PYTEST_ARGS)
 
 lint: setup ## ruff and mypy
 	@echo "==> lint: ruff check"
@@ -47,9 +50,12 @@ format: setup ## rewrite the sources as ruff wants them
 	@$(BIN)/ruff check --fix --exit-zero --quiet .
 	@$(BIN)/ruff format .
 
+dist: setup ## both distributions, as sdist and wheel, into dist/
+	@$(BIN)/python scripts/build_distributions.py
+
 clean: ## remove caches and build outputs
 	rm -rf build dist htmlcov coverage.xml .coverage .coverage.* .hypothesis .mypy_cache .pytest_cache .ruff_cache
-	find . -name __pycache__ -not -path './.venv/*' -prune -exec rm -rf {} +
+	find . -name __pycache__ -not -path './.venv*/*' -prune -exec rm -rf {} +
 
-distclean: clean ## and .venv
-	rm -rf .venv
+distclean: clean ## and all environments
+	rm -rf .venv .venv-torch-*

@@ -46,13 +46,15 @@ PAIR_REPEATS = Repeats(at_least=7, at_most=15, hopeless=1e9, seconds=2.0)
 LEAST_COMPARED_US = 50.0
 
 
-def sweep(shapeset: Path, seconds: float, choices: int, data: Path) -> tuple[Dataset, dict[str, Any]]:
+def sweep(
+    shapeset: Path, ops: frozenset[str], seconds: float, choices: int, data: Path
+) -> tuple[Dataset, dict[str, Any]]:
     plan = CollectionPlan(
-        problems=read_shapeset(shapeset),
+        problems=tuple(problem for problem in read_shapeset(shapeset) if not ops or problem.op in ops),
         output=data,
         settings=SweepSettings(sample=ChoiceSample(choices, shared=True)),
         budget_seconds=seconds,
-        command=f"benchmarks/collection.py --shapeset {shapeset} --choices {choices}",
+        command=f"benchmarks/collection.py --shapeset {shapeset} --ops '{','.join(sorted(ops))}' --choices {choices}",
     )
     with CollectionDisplay(err, seconds) as display:
         result = run_collection(plan, display)
@@ -283,6 +285,7 @@ def judge(pairs: list[PairProblem]) -> dict[str, Any]:
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--shapeset", type=Path, required=True)
+    parser.add_argument("--ops", default="", help="only these, as in mm,bmm")
     parser.add_argument("--seconds", type=float, default=320.0)
     parser.add_argument("--choices", type=int, default=12)
     parser.add_argument("--data", type=Path, required=True)
@@ -290,7 +293,8 @@ def main() -> None:
     arguments = parser.parse_args()
     if store().exists():
         raise SystemExit(f"{store()} exists: name an empty folder with DIODE_CACHE, so that compiling is counted")
-    dataset, facts = sweep(arguments.shapeset, arguments.seconds, arguments.choices, arguments.data)
+    ops = frozenset(filter(None, arguments.ops.split(",")))
+    dataset, facts = sweep(arguments.shapeset, ops, arguments.seconds, arguments.choices, arguments.data)
     result: dict[str, Any] = {"measurements_per_second": facts["measurements_per_second"], "sweep": facts}
     from diode.integration.device import current_hardware
 

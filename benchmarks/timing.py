@@ -15,9 +15,11 @@ from pathlib import Path
 
 import numpy as np
 import torch
+from numpy.typing import NDArray
 from torch._inductor.runtime.benchmarking import InductorBenchmarker
 from torch.profiler import ProfilerActivity, profile
 
+from diode.collection.gpu.clock import ClockReader
 from diode.collection.gpu.launcher import KernelLoader
 from diode.collection.gpu.operands import Operands
 from diode.collection.gpu.timer import InterleavedTimer
@@ -39,6 +41,10 @@ PROBLEMS = [
     MMShape.of("mm", 4096, 4096, 4096, layout="NT"),
     MMShape.of("mm", 8192, 8192, 2048, layout="NT"),
     MMShape.of("mm", 8192, 8192, 8192, layout="NT"),
+    MMShape.of("addmm", 256, 3072, 768, layout="NT"),
+    MMShape.of("addmm", 4096, 4096, 4096, layout="NT"),
+    MMShape.of("bmm", 128, 128, 64, B=96),
+    MMShape.of("bmm", 1024, 1024, 128, B=64, layout="NT"),
 ]
 CONFIGS = [(16, 32, 64, 3, 2), (32, 64, 128, 3, 4), (64, 64, 64, 4, 4), (128, 128, 64, 3, 4), (128, 256, 64, 3, 8)]
 ROUNDS = 15
@@ -75,6 +81,14 @@ def profiled_us(launch: Callable[[], object], flush: Callable[[], object], count
     return float(sum(np.median(times) * round(len(times) / count) for times in kernels.values()))
 
 
+def timed(
+    timer: InterleavedTimer, launches: list[Callable[[], object]], clock: ClockReader
+) -> tuple[NDArray[np.float64], int | None]:
+    """Every pass of the sweep's timer, and the clock right after the last."""
+    passes = np.array([timer.once(launches) for _ in range(ROUNDS)])
+    return passes, clock.read()
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--output", type=Path, required=True)
@@ -85,6 +99,7 @@ def main() -> None:
     timer = InterleavedTimer(device, hardware.l2_bytes or 0)
     loader = KernelLoader(device, hardware.shared_memory_per_block or 0)
     inductor = InductorBenchmarker()
+    clock = ClockReader(device)
     flush_buffer = torch.empty((hardware.l2_bytes or 0) // 4, dtype=torch.int32, device=device)
     target = CompileTarget.of(hardware)
     planner = Planner()
@@ -93,11 +108,12 @@ def main() -> None:
     print(f"{'problem':44} {'kernel':34} {' '.join(f'{title:>8}' for title in titles)}  us")
     for problem in PROBLEMS:
         operands = Operands(problem, device)
+        template = "triton::bmm" if problem.op == "bmm" else "triton::mm"
         wanted = [
-            TritonGEMMConfig("triton::mm", *blocks, stages, warps, even_k=problem.K % blocks[2] == 0)
+            TritonGEMMConfig(template, *blocks, stages, warps, even_k=problem.K % blocks[2] == 0)
             for *blocks, stages, warps in CONFIGS
         ]
-        planned = planner.plan(PlanRequest(problem, hardware, only=(AtenChoice("mm"), *wanted), form="static"))
+        planned = planner.plan(PlanRequest(problem, hardware, only=(AtenChoice(problem.op), *wanted), form="static"))
         names, launches = [], []
         for choice in planned.choices:
             if choice.kernel is None:
@@ -111,8 +127,8 @@ def main() -> None:
             torch.cuda.synchronize()
             names.append(str(choice.choice))
             launches.append(launch)
-        first = np.array([timer.once(launches) for _ in range(ROUNDS)])
-        again = np.array([timer.once(launches) for _ in range(ROUNDS)])
+        first, first_mhz = timed(timer, launches, clock)
+        again, again_mhz = timed(timer, launches, clock)
         for number, (name, launch) in enumerate(zip(names, launches, strict=True)):
             flush = flush_buffer.zero_
             both, alone = graph_us([flush, launch] * GRAPH_REPEATS), graph_us([flush] * GRAPH_REPEATS)
@@ -126,12 +142,14 @@ def main() -> None:
                 "inductor_min_us": float(inductor.benchmark_gpu(launch)) * 1e3,
                 "profiler_us": profiled_us(launch, flush),
                 "graph_us": (both - alone) / GRAPH_REPEATS,
+                "sweep_mhz": (first_mhz, again_mhz),
+                "alone_mhz": clock.read(),
             }
             rows.append(row)
             columns = ("sweep_us", "sweep_again_us", "sweep_min_us", "inductor_min_us", "profiler_us", "graph_us")
             print(f"{problem!s:44} {name:34} " + " ".join(f"{row[column]:8.2f}" for column in columns), flush=True)
-    result = {**provenance(hardware), "rounds": ROUNDS, "discarded_samples": timer.discarded, "rows": rows}
-    arguments.output.write_text(json.dumps(result, indent=1) + "\n")
+        result = {**provenance(hardware), "rounds": ROUNDS, "discarded_samples": timer.discarded, "rows": rows}
+        arguments.output.write_text(json.dumps(result, indent=1) + "\n")
     print(f"{len(rows)} kernels, {timer.discarded} samples discarded")
 
 

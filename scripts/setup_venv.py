@@ -1,8 +1,9 @@
 """Builds .venv, the environment that `make test` and `make demo` run in, or leaves it alone when it is up to date.
 
-Run with the interpreter that the environment is to have. Nothing is installed yet at that point, so only the standard
-library is imported. Every package comes at the version that requirements/constraints.txt pins, but torch and triton:
-they depend on the machine, and torch_choice.py chooses them.
+`--venv` names another folder: each torch of `make test-torch` has its own. Run with the interpreter that the
+environment is to have. Nothing is installed yet at that point, so only the standard library is imported. Every package
+comes at the version that requirements/constraints.txt pins, but torch and triton: they depend on the machine, and
+torch_choice.py chooses them.
 """
 
 from __future__ import annotations
@@ -25,10 +26,8 @@ import torch_choice
 from torch_choice import DEFAULT_TORCH, Environment, SetupError, TorchPlan, is_version, plan_torch, triton_to_install
 
 ROOT = Path(__file__).resolve().parent.parent
-VENV = ROOT / ".venv"
-VENV_PYTHON = VENV / "bin" / "python"
 CONSTRAINTS = ROOT / "requirements" / "constraints.txt"
-STAMP = VENV / "diode-setup.json"
+DEFAULT_VENV = ".venv"
 
 PYTHONS = ((3, 10), (3, 13))
 
@@ -100,6 +99,51 @@ def check_machine() -> None:
         )
 
 
+class Venv:
+    """The folder of an environment, and what is asked of it before it is built anew."""
+
+    def __init__(self, folder: str) -> None:
+        self.path = ROOT / folder
+        self.name = self.path.name
+        self.python = self.path / "bin" / "python"
+        self.stamp = self.path / "diode-setup.json"
+
+    def is_current(self, asked: str) -> bool:
+        """Whether it was completed from the same pins, with a torch that answers what is asked now."""
+        try:
+            stamp = json.loads(self.stamp.read_text())
+        except (FileNotFoundError, json.JSONDecodeError):
+            return False
+        same_torch = asked in ("", stamp["asked"]) or is_version(stamp["torch"], asked)
+        return bool(self.python.exists() and stamp["fingerprint"] == fingerprint() and same_torch)
+
+    def probe(self) -> Environment | None:
+        """What it has; None where there is none, or its interpreter or pip does not run."""
+        if not self.python.exists():
+            return None
+        pip = subprocess.run([self.python, "-m", "pip", "--version"], capture_output=True, check=False)
+        answer = subprocess.run([self.python, "-c", PROBE], capture_output=True, text=True, check=False)
+        if pip.returncode or answer.returncode:
+            return None
+        found = json.loads(answer.stdout)
+        return Environment(
+            python=(found["python"][0], found["python"][1]),
+            torch=found["torch"],
+            needs_triton=found["needs_triton"],
+            triton=found["triton"],
+        )
+
+    def probe_built(self) -> Environment:
+        found = self.probe()
+        if found is None:
+            raise SetupError(f"{self.path} does not run; remove it and try again: make distclean")
+        return found
+
+    def base_packages_file(self) -> Path:
+        version = f"python{sys.version_info[0]}.{sys.version_info[1]}"
+        return self.path / "lib" / version / "site-packages" / "base_interpreter.pth"
+
+
 def fingerprint() -> str:
     """Changes when an environment that was right before no longer is."""
     digest = hashlib.sha256(f"{ROOT} {sys.version_info[:2]}".encode())
@@ -108,51 +152,18 @@ def fingerprint() -> str:
     return digest.hexdigest()
 
 
-def is_current(asked: str) -> bool:
-    """Whether the environment was completed from the same pins, with a torch that answers what is asked now."""
-    try:
-        stamp = json.loads(STAMP.read_text())
-    except (FileNotFoundError, json.JSONDecodeError):
-        return False
-    same_torch = asked in ("", stamp["asked"]) or is_version(stamp["torch"], asked)
-    return bool(VENV_PYTHON.exists() and stamp["fingerprint"] == fingerprint() and same_torch)
-
-
-def probe() -> Environment | None:
-    """What .venv has; None where there is no .venv, or its interpreter or pip does not run."""
-    if not VENV_PYTHON.exists():
-        return None
-    pip = subprocess.run([VENV_PYTHON, "-m", "pip", "--version"], capture_output=True, check=False)
-    answer = subprocess.run([VENV_PYTHON, "-c", PROBE], capture_output=True, text=True, check=False)
-    if pip.returncode or answer.returncode:
-        return None
-    found = json.loads(answer.stdout)
-    return Environment(
-        python=(found["python"][0], found["python"][1]),
-        torch=found["torch"],
-        needs_triton=found["needs_triton"],
-        triton=found["triton"],
-    )
-
-
-def probe_built() -> Environment:
-    found = probe()
-    if found is None:
-        raise SetupError(f"{VENV} does not run; remove it and try again: make distclean")
-    return found
-
-
 class Builder:
     """Runs the steps of one set-up and says what each does and how long it took."""
 
-    def __init__(self) -> None:
+    def __init__(self, venv: Venv) -> None:
+        self.venv = venv
         self.start = time.monotonic()
 
     def say(self, text: str) -> None:
         print(f"[set-up {time.monotonic() - self.start:4.0f} s] {text}", flush=True)
 
     def pip(self, *arguments: str, quiet: bool = True) -> None:
-        command = [str(VENV_PYTHON), "-m", "pip", "install", "-c", str(CONSTRAINTS), *arguments]
+        command = [str(self.venv.python), "-m", "pip", "install", "-c", str(CONSTRAINTS), *arguments]
         if subprocess.run([*command, "-qq"] if quiet else command, cwd=ROOT, check=False).returncode:
             raise SetupError(
                 f"this failed, pip says above why: {' '.join(command)}\n"
@@ -160,19 +171,20 @@ class Builder:
             )
 
     def can_install(self, requirement: str) -> bool:
-        command = [str(VENV_PYTHON), "-m", "pip", "install", "--dry-run", "--no-deps", "--ignore-installed", "-qq"]
+        command = [str(self.venv.python), "-m", "pip", "install", "--dry-run", "--no-deps", "--ignore-installed", "-qq"]
         return subprocess.run([*command, requirement], capture_output=True, check=False).returncode == 0
 
     def create(self, why: str) -> None:
-        self.say(f"creating .venv with Python {sys.version.split()[0]} ({sys.executable}): {why}")
-        if subprocess.run([sys.executable, "-m", "venv", "--clear", str(VENV)], check=False).returncode:
+        self.say(f"creating {self.venv.name} with Python {sys.version.split()[0]} ({sys.executable}): {why}")
+        if subprocess.run([sys.executable, "-m", "venv", "--clear", str(self.venv.path)], check=False).returncode:
             raise SetupError(
-                f"{sys.executable} could not create {VENV}; it says above why. Where its venv package is missing, "
-                f"install it (Debian, Ubuntu: apt-get install python3-venv), or name another interpreter: PYTHON=..."
+                f"{sys.executable} could not create {self.venv.path}; it says above why. Where its venv package is "
+                "missing, install it (Debian, Ubuntu: apt-get install python3-venv), or name another interpreter: "
+                "PYTHON=..."
             )
 
     def open_base(self, torch: metadata.Distribution) -> None:
-        """Lets .venv see the base interpreter's packages, behind its own.
+        """Lets the environment see the base interpreter's packages, behind its own.
 
         --system-site-packages would do the same, but where the base is itself a virtual environment it opens the
         interpreter below, which may have no torch.
@@ -180,7 +192,7 @@ class Builder:
         folders = [path for path in sys.path if Path(path).name in ("site-packages", "dist-packages")]
         folders.append(str(torch.locate_file("")))
         lines = [f"import site; site.addsitedir({folder!r})" for folder in dict.fromkeys(folders)]
-        base_packages_file().write_text("\n".join(lines) + "\n")
+        self.venv.base_packages_file().write_text("\n".join(lines) + "\n")
 
     def install_torch(self, plan: TorchPlan) -> None:
         *preferred, last = plan.candidates
@@ -189,7 +201,7 @@ class Builder:
                 last = candidate
                 break
             self.say(f"pip finds no {candidate} for this Python; taking {last} (its GPU libraries are several GB)")
-        base_packages_file().unlink(missing_ok=True)
+        self.venv.base_packages_file().unlink(missing_ok=True)
         self.say(f"installing {last}; this is the long download")
         self.pip(last, quiet=False)
 
@@ -197,7 +209,7 @@ class Builder:
         check_machine()
         here = sys.version_info[:2]
         base = base_torch()
-        found = probe()
+        found = self.venv.probe()
         why = None
         if found is None:
             why = "there is none that works"
@@ -207,7 +219,7 @@ class Builder:
         plan = plan_torch(asked, in_venv, base.version if base else None, has_nvidia_driver())
         if why is None and plan.from_base:
             why = "the one that is there does not use the base interpreter's torch"
-        STAMP.unlink(missing_ok=True)
+        self.venv.stamp.unlink(missing_ok=True)
         if why:
             self.create(why)
         if plan.from_base and base:
@@ -218,7 +230,7 @@ class Builder:
         self.say(plan.reason)
         if plan.candidates:
             self.install_torch(plan)
-        kept = probe_built()
+        kept = self.venv.probe_built()
         triton = triton_to_install(kept) if sys.platform == "linux" else None
         if triton:
             self.say(f"installing triton {triton}, which this build of torch does not bring")
@@ -230,19 +242,14 @@ class Builder:
         self.pip("--no-build-isolation", "-e", f".[{extras}]", f"torch=={kept.torch}")
 
         self.say("checking that all of it imports")
-        if subprocess.run([VENV_PYTHON, "-c", CHECK], cwd=ROOT, check=False).returncode:
+        if subprocess.run([self.venv.python, "-c", CHECK], cwd=ROOT, check=False).returncode:
             raise SetupError(
                 "the environment does not import, see above; name another torch, such as "
                 f"TORCH={DEFAULT_TORCH}, or begin again: make distclean"
             )
-        stamp = {"fingerprint": fingerprint(), "asked": asked, "torch": probe_built().torch}
-        STAMP.write_text(json.dumps(stamp, indent=1) + "\n")
-        self.say(".venv is ready")
-
-
-def base_packages_file() -> Path:
-    version = f"python{sys.version_info[0]}.{sys.version_info[1]}"
-    return VENV / "lib" / version / "site-packages" / "base_interpreter.pth"
+        stamp = {"fingerprint": fingerprint(), "asked": asked, "torch": self.venv.probe_built().torch}
+        self.venv.stamp.write_text(json.dumps(stamp, indent=1) + "\n")
+        self.say(f"{self.venv.name} is ready")
 
 
 def pinned(package: str) -> str:
@@ -253,17 +260,20 @@ def pinned(package: str) -> str:
 
 
 def main() -> int:
-    parser = argparse.ArgumentParser(description="Builds .venv, or leaves it alone when it is up to date.")
+    parser = argparse.ArgumentParser(description="Builds an environment, or leaves it alone when it is up to date.")
     parser.add_argument("--torch", default="", help="a version of torch, or a wheel; empty: see CONTRIBUTING.md")
-    asked: str = parser.parse_args().torch.strip()
-    if Path(sys.prefix) == VENV:
-        # .venv is activated and may have to be made anew: that is its base interpreter's to do
+    parser.add_argument("--venv", default=DEFAULT_VENV, help=f"its folder in the project; {DEFAULT_VENV} if not given")
+    arguments = parser.parse_args()
+    asked: str = arguments.torch.strip()
+    venv = Venv(arguments.venv)
+    if Path(sys.prefix) == venv.path:
+        # it is activated and may have to be made anew: that is its base interpreter's to do
         base = str(sys._base_executable)  # type: ignore[attr-defined]
-        os.execv(base, [base, __file__, "--torch", asked])
-    if is_current(asked):
+        os.execv(base, [base, __file__, "--torch", asked, "--venv", arguments.venv])
+    if venv.is_current(asked):
         return 0
     try:
-        Builder().build(asked)
+        Builder(venv).build(asked)
     except SetupError as error:
         print(f"set-up: {error}", file=sys.stderr)
         return 1

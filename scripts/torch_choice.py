@@ -71,7 +71,7 @@ def plan_torch(asked: str, in_venv: str | None, in_base: str | None, driver: boo
     if asked and release(asked) < MINIMUM_TORCH:
         raise SetupError(f"TORCH={asked}: diode needs torch {MINIMUM_TORCH[0]}.{MINIMUM_TORCH[1]} or later")
 
-    for version, place, from_base in ((in_venv, ".venv", False), (in_base, "the base interpreter", True)):
+    for version, place, from_base in ((in_venv, "the environment", False), (in_base, "the base interpreter", True)):
         if version and (is_version(version, asked) if asked else release(version) >= MINIMUM_TORCH):
             return TorchPlan(f"torch {version} of {place} is kept", from_base=from_base)
 

@@ -29,6 +29,12 @@ def model_paths() -> tuple[Path, ...]:
     return tuple(Path(part).expanduser() for part in named.split(os.pathsep) if part)
 
 
+def learn_path() -> Path | None:
+    """`DIODE_LEARN`: the folder that keeps what this user's compiles benchmark; unset, nothing is kept."""
+    named = os.environ.get("DIODE_LEARN", "")
+    return Path(named).expanduser() if named else None
+
+
 OnMismatch = Literal["warn", "use", "off"]
 
 

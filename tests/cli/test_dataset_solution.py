@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 import json
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
+from tests.cli.running import diode_here, refusal
 
 from diode.storage import read_dataset, read_solution, write_dataset
 from diode.types import (
@@ -50,53 +49,37 @@ def inputs(tmp_path: Path) -> list[str]:
     return ["a.parquet", "folder"]
 
 
-def diode(folder: Path, *words: str) -> subprocess.CompletedProcess[str]:
-    command = [sys.executable, "-m", "diode.cli", *words]
-    return subprocess.run(command, cwd=folder, capture_output=True, text=True, check=False)
-
-
-def refused(folder: Path, *words: str) -> str:
-    before = sorted(folder.rglob("*"))
-    done = diode(folder, *words)
-    assert (done.returncode, done.stdout) == (1, "")
-    assert sorted(folder.rglob("*")) == before
-    prefix, _, message = done.stderr.partition("error: ")
-    assert prefix == ""
-    assert "\n" not in message.strip()
-    return message.strip()
-
-
 @pytest.mark.parametrize("suffix", [".json", ".csv"])
 def test_the_fastest_choice_of_each_problem_is_written(suffix: str, inputs: list[str], tmp_path: Path) -> None:
-    done = diode(tmp_path, "dataset", "solution", *inputs, "--output", f"best{suffix}")
-    assert (done.returncode, done.stderr) == (0, "")
-    assert done.stdout == f"best{suffix}: 2 choices of solution best\n"
+    done = diode_here(tmp_path, "dataset", "solution", *inputs, "--output", f"best{suffix}")
+    assert (done.code, done.err) == (0, "")
+    assert done.out == f"best{suffix}: 2 choices of solution best\n"
     solution = read_solution(tmp_path / f"best{suffix}")
     assert (solution.name, solution.entries) == ("best", BEST)
 
 
 def test_a_name_may_be_given_and_json_be_printed(inputs: list[str], tmp_path: Path) -> None:
-    done = diode(tmp_path, "dataset", "solution", *inputs, "--output", "a.json", "--name", "[of] mine", "--json")
-    assert (done.returncode, done.stderr) == (0, "")
-    assert json.loads(done.stdout) == {"output": "a.json", "name": "[of] mine", "entries": 2}
+    done = diode_here(tmp_path, "dataset", "solution", *inputs, "--output", "a.json", "--name", "[of] mine", "--json")
+    assert (done.code, done.err) == (0, "")
+    assert json.loads(done.out) == {"output": "a.json", "name": "[of] mine", "entries": 2}
     assert read_solution(tmp_path / "a.json").name == "[of] mine"
 
 
 def test_what_cannot_be_done_is_one_line_and_writes_nothing(inputs: list[str], tmp_path: Path) -> None:
     solution = ("dataset", "solution")
-    assert refused(tmp_path, *solution, *inputs, "--output", "a.parquet") == (
+    assert refusal(tmp_path, *solution, *inputs, "--output", "a.parquet", code=2) == (
         "a.parquet: '.parquet' is no suffix of solutions; name it .json or .csv"
     )
-    assert refused(tmp_path, *solution, "missing.json", "--output", "a.json") == (
+    assert refusal(tmp_path, *solution, "missing.json", "--output", "a.json") == (
         "missing.json: cannot be read: No such file or directory"
     )
-    assert refused(tmp_path, *solution, *inputs, "--output", "missing/a.json") == (
+    assert refusal(tmp_path, *solution, *inputs, "--output", "missing/a.json") == (
         "missing/a.json: cannot be written: No such file or directory"
     )
-    assert refused(tmp_path, "--format", "parquet", *solution, *inputs, "--output", "a.json") == (
+    assert refusal(tmp_path, "--format", "parquet", *solution, *inputs, "--output", "a.json", code=2) == (
         "a.json: the suffix contradicts --format parquet: give one of them"
     )
-    assert "name: Expected `str` of length >= 1" in refused(
+    assert "name: Expected `str` of length >= 1" in refusal(
         tmp_path, *solution, *inputs, "--output", "a.json", "--name", ""
     )
 
@@ -106,24 +89,24 @@ def test_measurements_of_two_devices_or_of_none_make_no_solution(tmp_path: Path)
     write_dataset(Dataset.of([*FIRST, there]), tmp_path / "two.json")
     write_dataset(Dataset.of(FIRST[2:]), tmp_path / "failed.json")
     for name, reason in (("two", "times of gpu, other"), ("failed", "no GEMM among 1 measurements has a time")):
-        assert reason in refused(tmp_path, "dataset", "solution", f"{name}.json", "--output", "a.csv")
+        assert reason in refusal(tmp_path, "dataset", "solution", f"{name}.json", "--output", "a.csv", code=2)
 
 
 def test_a_data_set_goes_to_csv_and_comes_back(inputs: list[str], tmp_path: Path) -> None:
     for source, target in (("a.parquet", "a.csv"), ("a.csv", "b.csv"), ("b.csv", "b.msgpack")):
-        done = diode(tmp_path, "dataset", "convert", source, target)
-        assert (done.returncode, done.stdout, done.stderr) == (0, f"{target}: 3 measurements\n", "")
+        done = diode_here(tmp_path, "dataset", "convert", source, target)
+        assert (done.code, done.out, done.err) == (0, f"{target}: 3 measurements\n", "")
     assert list(read_dataset(tmp_path / "b.msgpack")) == FIRST
     assert (tmp_path / "a.csv").read_bytes() == (tmp_path / "b.csv").read_bytes()
 
 
 def test_a_csv_that_is_wrong_is_refused_by_line_and_column(inputs: list[str], tmp_path: Path) -> None:
-    assert diode(tmp_path, "dataset", "convert", "a.parquet", "a.csv").returncode == 0
+    assert diode_here(tmp_path, "dataset", "convert", "a.parquet", "a.csv").code == 0
     content = (tmp_path / "a.csv").read_text()
     (tmp_path / "a.csv").write_text(content.replace(",4.5,", ",fast,"))
-    message = refused(tmp_path, "dataset", "convert", "a.csv", "b.parquet")
+    message = refusal(tmp_path, "dataset", "convert", "a.csv", "b.parquet")
     assert message == "a.csv: line 2, column time_us: is 'fast', which is no JSON value"
-    assert refused(tmp_path, "dataset", "convert", "missing.csv", "b.parquet").startswith("missing.csv: cannot be read")
-    assert "contradicts --format json" in refused(
-        tmp_path, "--format", "json", "dataset", "convert", "a.parquet", "b.csv"
+    assert refusal(tmp_path, "dataset", "convert", "missing.csv", "b.parquet").startswith("missing.csv: cannot be read")
+    assert "contradicts --format json" in refusal(
+        tmp_path, "--format", "json", "dataset", "convert", "a.parquet", "b.csv", code=2
     )

@@ -128,13 +128,14 @@ def test_a_corrupt_last_frame_is_dropped(tmp_path):
         assert journal.finished == {problem(0)}
 
 
-def test_a_corrupt_frame_before_whole_ones_is_refused_and_nothing_is_lost(tmp_path):
+@pytest.mark.parametrize("place", [1, 3, 20], ids=["its length", "a length beyond the file", "its content"])
+def test_a_corrupt_frame_before_whole_ones_is_refused_and_nothing_is_lost(tmp_path, place):
     path = tmp_path / "run.journal"
     write(path, result(0))
     damaged_at = path.stat().st_size
     write(path, result(1), result(2))
     content = bytearray(path.read_bytes())
-    content[damaged_at + 20] ^= 0x10
+    content[damaged_at + place] ^= 0x10
     path.write_bytes(content)
     with pytest.raises(FileFormatError, match=rf"damaged at byte {damaged_at}.*cut it to {damaged_at} bytes"):
         Journal(path, "plan")

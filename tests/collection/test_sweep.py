@@ -175,6 +175,17 @@ def test_near_winners_and_the_default_space_are_timed_again_as_static_kernels(sw
     assert len(swept.rows(RICH)) == len(first.entries) + len(second.entries)
 
 
+def test_of_many_near_winners_the_fastest_are_timed_again(sweep):
+    executor = MadeUpTimes()
+    sweep([RICH], executor, sample=ChoiceSample(6), confirm=True, confirm_within=100.0, confirm_at_most=2)
+    first, second = executor.jobs
+    with lowered(RICH, "DEFAULT", H200) as candidates:
+        default = {candidate.choice for candidate in candidates}
+    # 20 and 30 us are the fastest, and the library comes with 50
+    winners = {entry.choice for entry in first.entries[1:3]}
+    assert {entry.choice for entry in second.entries} == winners | default | {AtenChoice("mm")}
+
+
 def test_a_problem_stopped_between_its_rounds_is_measured_anew(sweep):
     executor = MadeUpTimes()
     few = {"sample": ChoiceSample(1), "space": "DEFAULT", "confirm": True}
@@ -298,6 +309,20 @@ def test_a_stopped_sweep_goes_on_and_measures_nothing_twice(sweep):
     assert sorted(str(job.problem) for job in executor.jobs) == sorted(map(str, (TINY, BATCHED, LINEAR)))
     assert list(resumed.dataset)[: len(stopped.dataset)] == list(stopped.dataset)
     assert resumed.progress.measurements == 12 - stopped.progress.measurements
+
+
+def test_a_sweep_that_is_stopped_during_its_last_problem_is_complete(sweep):
+    class AskedTwice(MadeUpTimes):
+        asked = 0
+
+        def replies(self, timeout: float) -> list[Done | Broken | Lost]:
+            self.asked += 1
+            return super().replies(timeout) if self.asked > 1 else []
+
+    executor = AskedTwice()
+    stopped = sweep([TINY], executor, sample=FEW, stop=lambda progress: executor.asked > 0)
+    assert stopped.complete
+    assert stopped.finished == {TINY}
 
 
 def test_kernels_can_be_compiled_before_there_is_a_gpu(pool, tmp_path):

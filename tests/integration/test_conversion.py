@@ -9,6 +9,7 @@ from functools import partial
 import msgspec
 import pytest
 import torch
+from tests.integration.by_torch import TF32_BY_OLDER_NAME
 from torch._inductor.kernel_inputs import MMKernelInputs
 from torch._inductor.kernel_template_choice import KernelTemplateChoice
 from torch._inductor.select_algorithm import get_algorithm_selector_cache
@@ -223,12 +224,15 @@ def test_int_mm_has_another_output_type(lower):
 
 @contextmanager
 def float32_matmul(precision: str) -> Iterator[None]:
-    before = torch.backends.cuda.matmul.fp32_precision
-    torch.backends.cuda.matmul.fp32_precision = precision
+    """By the newer of torch's two names for it, where Inductor can read what was set by that."""
+    matmul = torch.backends.cuda.matmul
+    name, value = ("allow_tf32", precision == "tf32") if TF32_BY_OLDER_NAME else ("fp32_precision", precision)
+    before = getattr(matmul, name)
+    setattr(matmul, name, value)
     try:
         yield
     finally:
-        torch.backends.cuda.matmul.fp32_precision = before
+        setattr(matmul, name, before)
 
 
 @pytest.mark.parametrize(

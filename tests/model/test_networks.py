@@ -14,6 +14,7 @@ from diode.model.networks import (
     ResidualTimingModel,
     TimingNetwork,
     build_network,
+    split_network,
     stack_networks,
 )
 from diode.model.spec import NetworkSpec, NetworkType
@@ -70,6 +71,15 @@ def test_stacked_members_say_what_each_said_alone(type: str) -> None:
     assert together.shape == (3, 9, 3)
     for network, said in zip(alone, together, strict=True):
         torch.testing.assert_close(network(features)[0], said)
+
+
+@pytest.mark.parametrize("type", get_args(NetworkType))
+def test_what_was_stacked_can_be_taken_apart_and_stacked_again(type: NetworkType) -> None:
+    stacked = network_of(NetworkSpec(type, 5, 8, 2, members=3))
+    members = split_network(stacked)
+    assert [member.spec.members for member in members] == [1, 1, 1]
+    again = stack_networks(members).state_dict()
+    assert all(torch.equal(again[name], value) for name, value in stacked.state_dict().items())
 
 
 def test_rows_do_not_influence_one_another() -> None:

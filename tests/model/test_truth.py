@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import msgspec
 import numpy as np
 import pytest
 
@@ -95,11 +96,20 @@ def test_problems_without_a_time_and_what_is_no_gemm_are_left_out() -> None:
     assert len(Truth.of(dataset)) == 0
 
 
-def test_devices_are_kept_apart() -> None:
-    import msgspec
+ELSEWHERE = Environment(msgspec.structs.replace(H200, name="Other GPU"))
 
-    elsewhere = Environment(msgspec.structs.replace(H200, name="Other GPU"))
-    rows = [timed(LIBRARY, 10.0), Measurement(PROBLEM, LIBRARY, elsewhere, method(), Timing(20.0))]
+
+def test_the_sweep_of_one_device_says_nothing_of_another_timers_times_on_another() -> None:
+    there = Measurement(PROBLEM, LIBRARY, ELSEWHERE, method(timer="inductor"), Timing(20.0))
+    truth = Truth.of(Dataset.of([timed(LIBRARY, 10.0), there]))
+    assert {measured.hardware.name: measured.oracle_us for measured in truth.problems} == {
+        "NVIDIA H200": 10.0,
+        "Other GPU": 20.0,
+    }
+
+
+def test_devices_are_kept_apart() -> None:
+    rows = [timed(LIBRARY, 10.0), Measurement(PROBLEM, LIBRARY, ELSEWHERE, method(), Timing(20.0))]
     truth = Truth.of(Dataset.of(rows))
     assert {measured.hardware.name: measured.oracle_us for measured in truth.problems} == {
         "NVIDIA H200": 10.0,

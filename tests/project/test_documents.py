@@ -7,6 +7,8 @@ from pathlib import Path
 
 import pytest
 
+from diode.integration.statistics import MEANINGS
+
 ROOT = Path(__file__).parents[2]
 DOCUMENTS = [
     ROOT / "README.md",
@@ -30,3 +32,9 @@ def test_make_targets_that_are_named_exist(document: Path) -> None:
         re.findall(r"^make ([a-z]+)", document.read_text(), re.MULTILINE)
     )
     assert named <= targets
+
+
+def test_every_count_of_the_statistics_is_explained() -> None:
+    page = (ROOT / "docs" / "compiling.md").read_text()
+    rows = dict(re.findall(r"^\| `(\w+)` \| ([^|]+) \|$", page, re.MULTILINE))
+    assert {name: rows.get(name) for name in MEANINGS} == dict(MEANINGS)

@@ -33,16 +33,16 @@ def run(project: Path, *arguments: str, **environment: str) -> subprocess.Comple
     )
 
 
-def complete(project: Path, torch: str) -> Path:
+def complete(project: Path, torch: str, venv: str = ".venv") -> Path:
     """Makes the project look as a finished set-up leaves it."""
-    binaries = project / ".venv" / "bin"
+    binaries = project / venv / "bin"
     binaries.mkdir(parents=True)
     (binaries / "python").symlink_to(sys.executable)
     base = str(sys._base_executable)  # type: ignore[attr-defined]
     answer = subprocess.run(
         [base, "-c", FINGERPRINT], capture_output=True, text=True, check=True, cwd=project / "scripts"
     )
-    stamp = project / ".venv" / "diode-setup.json"
+    stamp = project / venv / "diode-setup.json"
     stamp.write_text(json.dumps({"fingerprint": answer.stdout.strip(), "asked": "", "torch": torch}))
     return stamp
 
@@ -70,6 +70,15 @@ def test_an_environment_that_is_up_to_date_is_left_alone(project: Path, asked: s
     complete(project, torch="2.13.0+cpu")
     answer = run(project, "--torch", asked)
     assert (answer.returncode, answer.stdout, answer.stderr) == (0, "", "")
+
+
+def test_an_environment_in_another_folder_is_told_apart_from_the_usual_one(project: Path) -> None:
+    complete(project, torch="2.13.0+cpu", venv=".venv-torch-2.13.0")
+    elsewhere = run(project, "--torch", "2.13.0", "--venv", ".venv-torch-2.13.0")
+    assert (elsewhere.returncode, elsewhere.stdout, elsewhere.stderr) == (0, "", "")
+    usual = run(project, "--torch", "2.13.0", CXX="no-such-compiler")
+    assert usual.returncode == 1
+    assert not (project / ".venv").exists()
 
 
 def test_another_torch_is_not_up_to_date(project: Path) -> None:

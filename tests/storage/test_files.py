@@ -192,3 +192,27 @@ def test_a_folder_without_datasets_or_with_a_bad_one_is_an_error(sample: Dataset
     (tmp_path / "b.json").write_text("{}")
     with pytest.raises(FileFormatError, match=r"b.json: format"):
         read_datasets(tmp_path)
+
+
+def test_json_that_says_it_is_something_else_may_lie_beside_the_datasets_of_a_folder(
+    sample: Dataset, tmp_path: Path
+) -> None:
+    others = {
+        "card": '{"format": "diode-model", "schema": 1}',
+        "solution": '{"version": 1, "name": "best", "solution": []}',
+        "flat": '{"name": "best", "configs": [{"M": 8}]}',
+        "public": '{"config": []}',
+        "shapes": '{"operations": {}}',
+        "analysis": '{"problems": 3, "rankings": {}}',
+    }
+    for name, text in others.items():
+        (tmp_path / f"{name}.json").write_text(text)
+    with pytest.raises(FileAccessError, match=r"holds no data set: analysis.json, card.json, .* are something else"):
+        read_datasets(tmp_path)
+    write_dataset(sample, tmp_path / "data.json")
+    assert list(read_datasets(tmp_path)) == list(sample)
+    with pytest.raises(FileFormatError, match=r"card.json: format: is 'diode-model'"):
+        read_datasets(tmp_path / "card.json")
+    (tmp_path / "torn.json").write_text('{"format": "diode-model", "sch')
+    with pytest.raises(FileFormatError, match=r"torn.json"):
+        read_datasets(tmp_path)

@@ -92,6 +92,7 @@ def test_strides_that_are_no_layout_are_found_by_their_letters() -> None:
         (ChoicePattern(kernel="mm"), [3]),
         (ChoicePattern(block_m=64, block_n=128, block_k=32), [0, 1]),
         (ChoicePattern(block_m=64, block_n=128, block_k=64), []),
+        (ChoicePattern(block_m=64), [0, 1, 5]),
         (ChoicePattern(block_m=64, num_stages=3), [0]),
         (ChoicePattern(num_warps=8), [1]),
         (ChoicePattern(group_m=8), [0, 1]),
@@ -129,8 +130,8 @@ def test_several_entries_add_up_in_the_order_of_the_choices() -> None:
             SolutionEntry(choice=ChoicePattern(block_m=64)),
         ),
     )
-    assert solution.choices_for(LINEAR, CHOICES) == [0, 1, 4]
-    assert solution.choices_for(LINEAR, CHOICES[::-1]) == [2, 5, 6]
+    assert solution.choices_for(LINEAR, CHOICES) == [0, 1, 4, 5]
+    assert solution.choices_for(LINEAR, CHOICES[::-1]) == [1, 2, 5, 6]
     assert solution.choices_for(BATCHED, CHOICES) == [0, 1, 2]
     assert solution.choices_for(CONVOLUTION, CHOICES) == []
     assert solution.choices_for(LINEAR, []) == []

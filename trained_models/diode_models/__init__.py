@@ -5,7 +5,5 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Final
 
-__version__ = "0.2.0"
-
 FOLDER: Final = Path(__file__).parent
 """Where they lie, each with its card beside it."""

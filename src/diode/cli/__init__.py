@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
+import os
 import sys
 from typing import Final
 
+_FAILED: Final = 1
 _WRONG_WORDS: Final = 2
 _INTERRUPTED: Final = 130
 
 
 def main() -> None:
-    """Runs the command. An error is one line on stderr; the exit code is 2 for words that make no command, else 1."""
+    """Runs the command. An error is one line on stderr; the exit code is 2 for words that are wrong, else 1."""
     try:
         sys.exit(_run())
     except KeyboardInterrupt:
@@ -22,17 +24,24 @@ def _run() -> int:
 
     from diode.cli.app import app
     from diode.cli.console import fail
-    from diode.errors import DiodeError, UsageError
+    from diode.errors import DiodeError, FileAccessError, UsageError
 
     # The base of all that is wrong with words; which package it lives in changes with typer's version.
     wrong_words: type[Exception] = typer.BadParameter.__mro__[2]
     try:
         code = app(standalone_mode=False)
+        sys.stdout.flush()
     except DiodeError as error:
         fail(error)
-        return 1
+        return _WRONG_WORDS if isinstance(error, UsageError) else _FAILED
     except typer.Abort:
         return _INTERRUPTED
+    except OSError as error:
+        _leave_stdout()
+        if not isinstance(error, BrokenPipeError):  # who reads has seen enough, as in `| head`
+            place = "the output" if error.filename is None else error.filename
+            fail(FileAccessError(f"{place}: cannot be read or written: {error.strerror or error}"))
+        return _FAILED
     except wrong_words as error:
         message = error.format_message()  # type: ignore[attr-defined]  # all of them have it
         if message and "\n" not in message:
@@ -46,3 +55,11 @@ def _run() -> int:
 def _where_help_is(error: Exception) -> str:
     context = getattr(error, "ctx", None)
     return f"({'diode' if context is None else context.command_path} --help explains)"
+
+
+def _leave_stdout() -> None:
+    """What could not be written is not tried again while Python ends, where it would be a traceback."""
+    try:
+        sys.stdout.flush()
+    except OSError:
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())

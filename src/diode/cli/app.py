@@ -8,7 +8,17 @@ from typing import Annotated, NamedTuple
 import typer
 
 import diode
-from diode.cli import collect, collect_and_train, dataset, report, train, validate
+from diode.cli import (
+    collect,
+    collect_and_train,
+    compile_ahead,
+    dataset,
+    describe_models,
+    learn,
+    report,
+    train,
+    validate,
+)
 from diode.storage.files import DatasetFormat
 
 
@@ -36,6 +46,7 @@ app = typer.Typer(
     help="Measures GEMM kernels, and chooses among them by a model of their performance.",
     no_args_is_help=True,
     pretty_exceptions_enable=False,
+    rich_markup_mode=None,  # boxes cut long names off
     add_completion=False,
 )
 
@@ -54,12 +65,18 @@ def common(
     context.obj = Common(None if format is None else format.value, seed)
 
 
-app.command("collect")(collect.collect)
-app.command("collect-shapeset")(collect.collect_shapeset)
-app.command("create-validation")(collect.create_validation)
-app.command("train")(train.train)
-app.command("collect-and-train")(collect_and_train.collect_and_train)
-app.command("validate-model")(validate.validate_model)
-app.command("validate-max-autotune")(validate.validate_max_autotune)
-app.command("report")(report.report)
-app.add_typer(dataset.app, name="dataset")
+for name, command, short_help in (
+    ("collect", collect.collect, "Draw problems and measure their choices."),
+    ("collect-shapeset", collect.collect_shapeset, "Measure the problems that a file lists."),
+    ("create-validation", collect.create_validation, "Measure a data set to judge models by."),
+    ("compile-ahead", compile_ahead.compile_ahead, "Compile a collection's kernels on any machine."),
+    ("train", train.train, "Make a model of measurements."),
+    ("learn", learn.learn, "Fold what compiles have benchmarked into a model."),
+    ("collect-and-train", collect_and_train.collect_and_train, "All of it: measure, train, and judge."),
+    ("validate-model", validate.validate_model, "How far off a model is, and where."),
+    ("validate-max-autotune", validate.validate_max_autotune, "Compare a model with an exhaustive search."),
+    ("report", report.report, "Show on one page what a model is worth."),
+    ("describe-models", describe_models.describe_models, "Write the manifest and model card of a package."),
+):
+    app.command(name, short_help=short_help)(command)
+app.add_typer(dataset.app, name="dataset", short_help="Look into data sets, merge and convert them.")

@@ -111,6 +111,27 @@ def collect_and_train(
     how = Measuring.of(context, device, budget, processes)
     seed = context.obj.seed
     check_model_device(train_device, "--train-device")
+    settings = fit_settings(
+        seed,
+        model_type,
+        batch_size=batch_size,
+        num_epochs=num_epochs,
+        learning_rate=learning_rate,
+        weight_decay=weight_decay,
+        patience=patience,
+        hidden_size=hidden_size,
+        layers=layers,
+        members=members,
+        train_device=train_device,
+        tensorboard=tensorboard,
+        name="diode-matmul",
+        version="1",
+    )
+
+    def draws(from_seed: int) -> Sampler:
+        return sampler_of(from_seed, log_normal, sampler, group, ops, dtypes, layouts, max_gflop)
+
+    problems = draws(seed).sample(num_shapes)
     folder = _folder(output_dir)
     suffix = f".{how.format or 'parquet'}"
     training, validation = folder / f"training{suffix}", folder / f"validation{suffix}"
@@ -122,11 +143,6 @@ def collect_and_train(
     if skip_training and not skip_validation:
         _must_be_there(model, "--skip-training")
     steps = Steps(folder)
-
-    def draws(from_seed: int) -> Sampler:
-        return sampler_of(from_seed, log_normal, sampler, group, ops, dtypes, layouts, max_gflop)
-
-    problems = draws(seed).sample(num_shapes)
     if not skip_collection:
         sampled = settings_of(seed, search_space, choices, None, kernels, shared=share_choices, confirm=False)
         _collect(steps, "collection", how.plan(problems, sampled, training))
@@ -135,21 +151,6 @@ def collect_and_train(
         unseen = unrelated_problems(draws(seed + 1), problems, validation_shapes)
         _collect(steps, "validation-set", how.plan(unseen, whole, validation))
     if not skip_training:
-        settings = fit_settings(
-            seed,
-            model_type,
-            batch_size=batch_size,
-            num_epochs=num_epochs,
-            learning_rate=learning_rate,
-            weight_decay=weight_decay,
-            patience=patience,
-            hidden_size=hidden_size,
-            layers=layers,
-            members=members,
-            train_device=train_device,
-            name="diode-matmul",
-            version="1",
-        )
         material = read_material([training])
         if steps.stands("training", material.identity(settings), model):
             err.print(f"training: {model} stands", markup=False)

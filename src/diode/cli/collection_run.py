@@ -13,6 +13,7 @@ import typer
 from diode.cli.console import err, out
 from diode.cli.durations import duration, parse_duration
 from diode.cli.tables import print_statistics
+from diode.collection.sampling import ChoiceList, ChoiceSample
 from diode.collection.sweep import SweepSettings
 from diode.errors import CollectionError
 from diode.storage import statistics
@@ -60,6 +61,13 @@ def measure(plan: CollectionPlan) -> None:
     from diode.cli.progress import CollectionDisplay
     from diode.collection.run import run_collection
 
+    unheard = _unheard(plan)
+    if plan.device == "cpu" and unheard:
+        err.print(
+            f"{', '.join(unheard)}: without effect with --device cpu, where Inductor has a few choices for each "
+            "problem and all of them are measured",
+            markup=False,
+        )
     with CollectionDisplay(err, plan.budget_seconds) as display:
         result = run_collection(plan, display)
     for reason in result.progress.broken:
@@ -79,6 +87,19 @@ def measure(plan: CollectionPlan) -> None:
         err.print(f"stopped with {left} problems left: run the same command again to go on", markup=False)
         if not _out_of_budget(plan, result):
             raise typer.Exit(STOPPED)
+
+
+def _unheard(plan: CollectionPlan) -> list[str]:
+    """What was said that a collection on a CPU cannot follow."""
+    settings = plan.settings
+    said = {
+        "--search-space DEFAULT": settings.space == "DEFAULT",
+        "--choices": isinstance(settings.sample, ChoiceSample),
+        "--choices-from": isinstance(settings.sample, ChoiceList),
+        "--kernels static": settings.form == "static",
+        "--processes": plan.compile_processes is not None,
+    }
+    return [option for option, is_said in said.items() if is_said]
 
 
 def _out_of_budget(plan: CollectionPlan, result: CollectionResult) -> bool:

@@ -17,13 +17,17 @@ from diode.storage.files import dataset_format
 from diode.storage.solutions import solution_suffix
 from diode.types import Dataset, DatasetBuilder
 
-app = typer.Typer(help="Look into data sets, merge and convert them, make solutions of them.", no_args_is_help=True)
+app = typer.Typer(
+    help="Look into data sets, merge and convert them, make solutions of them.",
+    no_args_is_help=True,
+    rich_markup_mode=None,
+)
 
 Inputs = Annotated[list[Path], typer.Argument(help="Data sets, or folders of them.")]
 Output = Annotated[Path, typer.Option(help="The file to write; its suffix tells the format.")]
 
 
-@app.command()
+@app.command(short_help="Say what is in data sets.")
 def stats(
     inputs: Inputs,
     fastest: Annotated[int, typer.Option(min=0, help="Show the fastest choice of so many problems.")] = 10,
@@ -40,7 +44,7 @@ def stats(
         print_fastest(out, dataset, fastest)
 
 
-@app.command("merge")
+@app.command("merge", short_help="Write several data sets as one.")
 def merge_(context: typer.Context, inputs: Inputs, output: Output) -> None:
     """Write several data sets as one; of a measurement taken twice the better-timed one stays."""
     dataset_format(output, context.obj.format)

@@ -3,29 +3,30 @@
 from __future__ import annotations
 
 import time
-from typing import Final
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Final
 
 from rich.console import Console
 
 from diode.cli.durations import duration
 from diode.collection.sweep import SweepProgress
 
+if TYPE_CHECKING:
+    from typing_extensions import Self
+
 _TERMINAL_SECONDS: Final = 0.5
 _LOG_SECONDS: Final = 10.0
 
 
-class CollectionDisplay:
-    """Shows done, rate, time left, and the latest problem's fastest choice; call it as often as you like."""
+class Ticker:
+    """Tells how far long work is; what is told between two showings is passed over."""
 
-    def __init__(self, console: Console, budget_seconds: float | None) -> None:
+    def __init__(self, console: Console) -> None:
         self._console = console
-        self._budget = budget_seconds
-        self._started = time.monotonic()
-        self._shown = self._started
-        self._first_done: int | None = None
         self._status = console.status("starting") if console.is_terminal else None
+        self._shown = time.monotonic()
 
-    def __enter__(self) -> CollectionDisplay:
+    def __enter__(self) -> Self:
         if self._status is not None:
             self._status.start()
         return self
@@ -34,28 +35,46 @@ class CollectionDisplay:
         if self._status is not None:
             self._status.stop()
 
+    def tell(self, line: Callable[[], str], *, first: bool = False) -> None:
+        """The first thing there is to tell goes into a log at once."""
+        now = time.monotonic()
+        live = self._status is not None
+        if now - self._shown < (_TERMINAL_SECONDS if live else _LOG_SECONDS) and (live or not first):
+            return
+        self._shown = now
+        if self._status is None:
+            self._console.print(line(), markup=False)
+        else:
+            self._status.update(line().replace("[", r"\["))
+
+
+class CollectionDisplay(Ticker):
+    """Shows done, rate, time left, and the latest problem's fastest choice; call it as often as you like."""
+
+    def __init__(self, console: Console, budget_seconds: float | None) -> None:
+        super().__init__(console)
+        self._budget = budget_seconds
+        self._started = time.monotonic()
+        self._first_done: int | None = None
+        self._first_told = False
+
     def __call__(self, progress: SweepProgress) -> None:
         if self._first_done is None:
             self._first_done = progress.problems_done
-        now = time.monotonic()
-        if now - self._shown < (_LOG_SECONDS if self._status is None else _TERMINAL_SECONDS):
-            return
-        self._shown = now
-        line = self._line(progress, now - self._started)
-        if self._status is None:
-            self._console.print(line, markup=False)
-        else:
-            self._status.update(line.replace("[", r"\["))
+        # It works, says a log after the first problem, and how long the rest will take.
+        first = not self._first_told and progress.problems_done > self._first_done
+        self._first_told |= first
+        self.tell(lambda: self._line(progress, time.monotonic() - self._started), first=first)
 
     def _line(self, progress: SweepProgress, elapsed: float) -> str:
         parts = [
             f"{progress.problems_done}/{progress.problems} problems",
-            f"{progress.measurements} measurements ({progress.measurements / elapsed:.0f}/s)",
+            f"{progress.measurements} measurements ({_rate(progress.measurements / elapsed)})",
         ]
         if progress.failures:
             parts.append(f"{progress.failures} failures")
         if progress.kernels_compiled:
-            parts.append(f"{progress.kernels_compiled} kernels ({progress.kernels_compiled / elapsed:.0f}/s)")
+            parts.append(f"{progress.kernels_compiled} kernels ({_rate(progress.kernels_compiled / elapsed)})")
         parts.append(self._time_left(progress, elapsed))
         if progress.last:
             parts.append(progress.last)
@@ -67,3 +86,7 @@ class CollectionDisplay:
         if self._budget is not None:
             left.append(max(self._budget - elapsed, 0.0))
         return f"{duration(min(left))} left" if left else f"{duration(elapsed)} so far"
+
+
+def _rate(per_second: float) -> str:
+    return f"{per_second:.0f}/s" if per_second >= 10 else f"{per_second:.1f}/s"

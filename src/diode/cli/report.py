@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from diode.cli.console import err, out
-from diode.cli.validate import AnyHardware, BatchSize, Device, ModelFile
+from diode.cli.validate import AnyHardware, BatchSize, Device, ModelFile, open_model
 from diode.errors import UsageError
 from diode.storage import filter_dataset, read_dataset, read_datasets
 from diode.storage.atomic import write_atomically
@@ -65,7 +65,6 @@ def report(
         raise UsageError("--gpu-minutes is for the axis of --learning-curve, which is not asked for")
 
     from diode.model.truth import Truth
-    from diode.model.wrapper import ModelWrapper
     from diode.report.charts import draw_charts
     from diode.report.curve import encode_curve, read_curve
     from diode.report.findings import Inspection, gather
@@ -73,7 +72,7 @@ def report(
     from diode.report.pictures import encoded
 
     curve = None if learning_points is None else read_curve(learning_points)
-    wrapper = ModelWrapper(model, device)
+    wrapper = open_model(model, device)
     judged, files = _judged(wrapper.card, dataset, any_hardware=any_hardware)
     learned_from = None if training is None else _training_data(training, wrapper.card)
     found = gather(

@@ -10,7 +10,8 @@ import msgspec
 from diode.errors import FileFormatError
 from diode.storage.atomic import write_atomically
 
-STEPS_NAME: Final = "steps.json"
+STEPS_NAME: Final = ".steps.json"
+"""Hidden: who reads all data sets of the folder leaves it alone."""
 
 
 class Steps:

@@ -62,6 +62,8 @@ def train(
 
     if (dataset is None) == (data_dir is None):
         raise UsageError("give either --dataset FILE or --data-dir FOLDER")
+    if file_extensions and data_dir is None:
+        raise UsageError("--file-extensions picks files of --data-dir; leave it out with --dataset")
     check_model_path(model, model_type.value)
     check_model_device(train_device, "--train-device")
     settings = fit_settings(
@@ -76,6 +78,7 @@ def train(
         layers=layers,
         members=members,
         train_device=train_device,
+        tensorboard=tensorboard,
         name=name,
         version=model_version,
     )

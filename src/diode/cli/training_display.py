@@ -9,7 +9,7 @@ from typing import Any
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 
-from diode.errors import MissingDependencyError
+from diode.errors import FileAccessError, MissingDependencyError
 from diode.model.training import EpochReport
 
 _LINES_PER_MEMBER = 5
@@ -75,4 +75,9 @@ def _summary_writer(folder: Path) -> Any:
         from torch.utils.tensorboard import SummaryWriter
     except ImportError as error:
         raise MissingDependencyError("tensorboard", "--tensorboard", "tensorboard") from error
-    return SummaryWriter(str(folder))
+    try:
+        return SummaryWriter(str(folder))
+    except OSError as error:
+        raise FileAccessError(
+            f"--tensorboard {folder}: cannot be written: {error.strerror or error}; name a folder"
+        ) from error

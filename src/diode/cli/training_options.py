@@ -9,6 +9,8 @@ from typing import TYPE_CHECKING, Annotated, TypeAlias
 
 import typer
 
+from diode.errors import UsageError
+
 if TYPE_CHECKING:
     from diode.model.fitting import FitSettings
 
@@ -58,12 +60,23 @@ def fit_settings(
     layers: int | None = None,
     members: int | None = None,
     train_device: str = "cpu",
+    tensorboard: Path | None = None,
     name: str,
     version: str,
 ) -> FitSettings:
     """What is None stays as the best model has it."""
     from diode.model.fitting import FitSettings
 
+    if model_type is ModelTypeName.gbdt:
+        _refuse_of_trees(
+            batch_size=batch_size,
+            weight_decay=weight_decay,
+            patience=patience,
+            hidden_size=hidden_size,
+            layers=layers,
+            members=members,
+            tensorboard=tensorboard,
+        )
     usual = FitSettings()
     return FitSettings(
         type=model_type.value,
@@ -89,3 +102,9 @@ def fit_settings(
             seed=seed,
         ),
     )
+
+
+def _refuse_of_trees(**of_networks: float | Path | None) -> None:
+    said = [f"--{name.replace('_', '-')}" for name, value in of_networks.items() if value is not None]
+    if said:
+        raise UsageError(f"--model-type gbdt: trees have no {', '.join(said)}; leave that out, or train a network")

@@ -72,9 +72,9 @@ def read_material(files: Sequence[Path], hardware: str = "", ops: str = "") -> M
 
 def train_on(material: Material, settings: FitSettings, model: Path, tensorboard: Path | None = None) -> None:
     from diode.cli.training_display import TrainingDisplay
+    from diode.integration.device import running_commit
     from diode.model.checkpoint import Checkpoint
     from diode.model.fitting import fit, save_model
-    from diode.settings import named_commit
 
     started = time.monotonic()
     data = material.dataset
@@ -91,7 +91,7 @@ def train_on(material: Material, settings: FitSettings, model: Path, tensorboard
         err.print("stopped: run the same command again to go on", markup=False)
         raise typer.Exit(STOPPED) from None
     described = msgspec.structs.replace(
-        fitted.card, command=shlex.join(["diode", *sys.argv[1:]]), commit=named_commit()
+        fitted.card, command=shlex.join(["diode", *sys.argv[1:]]), commit=running_commit()
     )
     card = save_model(replace(fitted, card=described), model)
     checkpoint.remove()

@@ -10,7 +10,7 @@ import typer
 
 from diode.cli.console import out
 from diode.cli.devices import check_model_device
-from diode.errors import UsageError
+from diode.errors import FileAccessError, UsageError
 from diode.storage import filter_dataset, read_datasets, read_solution
 from diode.storage.atomic import write_atomically
 
@@ -40,10 +40,8 @@ def validate_model(
     """Say how well a model predicts times and ranks choices, and where it is most wrong."""
     from diode.cli.evaluation_tables import print_validation
     from diode.model.validation import validate
-    from diode.model.wrapper import ModelWrapper
 
-    check_model_device(device, "--device")
-    wrapper = ModelWrapper(model, device)
+    wrapper = open_model(model, device)
     truth = _truth(wrapper, dataset, any_hardware=any_hardware)
     found = validate(wrapper.model, truth, batch_size, top_n_worst)
     if json:
@@ -70,13 +68,11 @@ def validate_max_autotune(
     """Compare a model's first choices with the fastest of all that were measured, and with a solution file."""
     from diode.cli.evaluation_tables import print_comparison
     from diode.model.comparison import compare
-    from diode.model.wrapper import ModelWrapper
 
     if not output.resolve().parent.is_dir():
         raise UsageError(f"{output}: its folder does not exist; create it or name another --output")
     solution = None if max_autotune_solution is None else read_solution(max_autotune_solution)
-    check_model_device(device, "--device")
-    wrapper = ModelWrapper(model, device)
+    wrapper = open_model(model, device)
     truth = _truth(wrapper, dataset, any_hardware=any_hardware)
     found = compare(wrapper.model, truth, solution, batch_size=batch_size, seed=context.obj.seed)
     if json:
@@ -86,6 +82,15 @@ def validate_max_autotune(
     write_atomically(output, msgspec.json.format(msgspec.json.encode(found), indent=1) + b"\n")
     if not json:
         out.print(f"figures by op: {output}", markup=False)
+
+
+def open_model(model: Path, device: str) -> ModelWrapper:
+    from diode.model.wrapper import ModelWrapper
+
+    check_model_device(device, "--device")
+    if not model.exists():  # its card, which is read first, need not be spoken of
+        raise FileAccessError(f"{model}: cannot be read: there is no such model; train makes one")
+    return ModelWrapper(model, device)
 
 
 def _truth(wrapper: ModelWrapper, dataset: Path, *, any_hardware: bool) -> Truth:

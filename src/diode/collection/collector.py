@@ -2,24 +2,16 @@
 
 from __future__ import annotations
 
-import logging
 import threading
-from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
-from contextlib import ExitStack, contextmanager
 from types import TracebackType
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from diode.errors import CollectionError, UnsupportedError
+from diode.integration.listener import AutotuningListener
 from diode.types import Dataset, DatasetBuilder, Environment, Failure, Hardware, Measurement, Problem
 
 if TYPE_CHECKING:
-    import torch
-    from torch._inductor.ir import ChoiceCaller
-
     from diode.integration.feedback import AutotuneEvent
-
-log = logging.getLogger(__name__)
 
 
 class MatmulDatasetCollector:
@@ -35,39 +27,29 @@ class MatmulDatasetCollector:
 
     def __init__(self, hardware: Hardware | None = None, *, command: str = "") -> None:
         """`hardware` stands for the devices of its type in place of what this machine says of them."""
-        self._hardware = hardware
-        self._command = command
+        self._listener = AutotuningListener(self._record, hardware=hardware, command=command)
         self._lock = threading.Lock()
-        self._registration: ExitStack | None = None
-        self._environments: dict[torch.device, Environment] = {}
         self._builder = DatasetBuilder()
         self._measurements = 0
         self._problems: set[Problem] = set()
         self._events = 0
-        self._skipped: Counter[str] = Counter()
-        self._errors: Counter[str] = Counter()
 
     def __enter__(self) -> MatmulDatasetCollector:
-        if self._registration is not None:
+        if self._listener.entered:
             raise CollectionError("this MatmulDatasetCollector is already entered: make another one to nest them")
         try:
-            from diode.integration.feedback import autotuning_observed
+            self._listener.__enter__()
         except ImportError as error:
             raise UnsupportedError(
                 f"MatmulDatasetCollector listens to TorchInductor, which cannot be imported here ({error}): "
                 "install torch 2.10 or later with it"
             ) from error
-        with ExitStack() as stack:
-            stack.enter_context(autotuning_observed(self._hear, self._see_choices))
-            self._registration = stack.pop_all()
         return self
 
     def __exit__(
         self, error_type: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
     ) -> None:
-        registration, self._registration = self._registration, None
-        if registration is not None:
-            registration.close()
+        self._listener.__exit__(error_type, error, traceback)
 
     def dataset(self) -> Dataset:
         """All that was measured so far."""
@@ -91,43 +73,14 @@ class MatmulDatasetCollector:
     @property
     def skipped(self) -> dict[str, int]:
         """The number of autotunings that hold nothing new, by reason."""
-        with self._lock:
-            return dict(self._skipped)
+        return self._listener.skipped
 
     @property
     def errors(self) -> dict[str, int]:
         """The number of events lost to an error of ours, by error."""
-        with self._lock:
-            return dict(self._errors)
+        return self._listener.errors
 
-    def _hear(
-        self,
-        timings: Mapping[ChoiceCaller, float],
-        name: str,
-        input_nodes: Sequence[Any],
-        choices: Sequence[ChoiceCaller],
-        *_rest: object,
-    ) -> None:
-        """A feedback saver; torch passes it five arguments, from 2.11 on six."""
-        with self._compile_protected(f"an autotuning of {name}"):
-            from diode.integration.feedback import read_event, why_not_measured
-
-            reason = why_not_measured(timings, choices)
-            if reason is None:
-                self._record(read_event(timings, name, input_nodes, choices))
-            else:
-                self._skip(reason)
-
-    def _see_choices(self, choices: list[ChoiceCaller]) -> list[ChoiceCaller]:
-        """A preprocessing function that changes nothing."""
-        with self._compile_protected("the choices of an op"):
-            from diode.integration.feedback import remember_offered
-
-            remember_offered(choices)
-        return choices
-
-    def _record(self, event: AutotuneEvent) -> None:
-        environment = self._environment(event.device)
+    def _record(self, event: AutotuneEvent, environment: Environment) -> None:
         measurements = [
             Measurement(event.problem, choice, environment, method, failure=outcome)
             if isinstance(outcome, Failure)
@@ -135,7 +88,7 @@ class MatmulDatasetCollector:
             for choice, method, outcome in event.outcomes
         ]
         with self._lock:
-            if self._registration is None:
+            if not self._listener.entered:
                 return
             for measurement in measurements:
                 self._builder.add(measurement)
@@ -143,33 +96,3 @@ class MatmulDatasetCollector:
             self._events += 1
             if measurements:
                 self._problems.add(event.problem)
-
-    def _environment(self, device: torch.device) -> Environment:
-        from diode.integration.device import current_environment, current_hardware
-
-        known = self._environments.get(device)
-        if known is None:
-            given = self._hardware
-            hardware = given if given is not None and given.device_type == device.type else current_hardware(device)
-            known = self._environments.setdefault(device, current_environment(hardware, self._command))
-        return known
-
-    def _skip(self, reason: str) -> None:
-        with self._lock:
-            self._skipped[reason] += 1
-
-    @contextmanager
-    def _compile_protected(self, what: str) -> Iterator[None]:
-        """The boundary to the user's compile: no error of ours crosses it."""
-        try:
-            yield
-        except Exception as error:  # whatever it is, it must not end the compile
-            with self._lock:
-                first = not self._errors
-                self._errors[f"{type(error).__name__}: {error}"] += 1
-            if first:
-                log.warning(
-                    "diode could not record %s; the compile goes on, and further errors are only counted",
-                    what,
-                    exc_info=error,
-                )

@@ -1,11 +1,9 @@
-"""The file that a running collection appends to: whole after a kill -9, short of some seconds after a power cut."""
+"""The file that a running collection appends to, in frames as `diode.storage.frames` has them."""
 
 from __future__ import annotations
 
 import os
-import struct
 import time
-import zlib
 from pathlib import Path
 from types import TracebackType
 from typing import BinaryIO, Final
@@ -13,6 +11,7 @@ from typing import BinaryIO, Final
 import msgspec
 
 from diode.errors import CollectionError, FileFormatError
+from diode.storage.frames import UNREADABLE, frame_of, frames_in, record_in
 from diode.types import (
     Choice,
     Dataset,
@@ -27,7 +26,6 @@ from diode.types import (
 )
 
 _MAGIC: Final = b"diode-journal-1\n"
-_FRAME: Final = struct.Struct("<II")
 _SYNC_SECONDS: Final = 2.0
 
 
@@ -60,6 +58,7 @@ class JournalResult(msgspec.Struct, frozen=True, tag="result", forbid_unknown_fi
 
 
 Frame = JournalHeader | JournalEnvironment | JournalResult
+_DECODER: Final = msgspec.msgpack.Decoder(Frame)
 
 
 class Journal:
@@ -91,9 +90,7 @@ class Journal:
             self._sync()
 
     def append(self, frame: Frame) -> None:
-        # Choices repeat from problem to problem: a tenth of the size for a hundredth of a second.
-        payload = zlib.compress(msgspec.msgpack.encode(frame), level=1)
-        self._file.write(_FRAME.pack(len(payload), zlib.crc32(payload)) + payload)
+        self._file.write(frame_of(frame))
         self._file.flush()
         if time.monotonic() - self._synced > _SYNC_SECONDS:
             self._sync()
@@ -144,38 +141,23 @@ def _read_frames(path: Path) -> tuple[list[Frame], int]:
     content = path.read_bytes()
     if not content.startswith(_MAGIC):
         raise FileFormatError(f"{path}: not a journal of this version; remove it to start again")
-    decoder = msgspec.msgpack.Decoder(Frame)
-    frames: list[Frame] = []
-    position = len(_MAGIC)
-    while (payload := _payload(content, position)) is not None:
-        try:
-            frames.append(decoder.decode(zlib.decompress(payload)))
-        except (zlib.error, msgspec.DecodeError) as error:
-            raise FileFormatError(
-                f"{path}: record {len(frames)} is not of this version ({error}); finish the collection with the diode "
-                "that began it, or remove the file to start again"
-            ) from error
-        position += _FRAME.size + len(payload)
-    if _payload(content, position + _FRAME.size + _length(content, position)) is not None:
+    found = frames_in(content, len(_MAGIC))
+    if found.damages:
+        damage = found.damages[0]
         raise FileFormatError(
-            f"{path}: damaged at byte {position}, with whole records after it; restore the file from a copy, cut it "
-            f"to {position} bytes to keep the {len(frames)} records before, or remove it to start again"
+            f"{path}: damaged at byte {damage.position}, with whole records after it; restore the file from a copy, "
+            f"cut it to {damage.position} bytes to keep the {damage.frames_before} records before, or remove it to "
+            "start again"
         )
-    return frames, position
+    return [_frame_in(payload, number, path) for number, payload in enumerate(found.payloads)], found.end
 
 
-def _payload(content: bytes, position: int) -> bytes | None:
-    """The payload of the frame that begins here, or None where no whole frame does."""
-    if position + _FRAME.size > len(content):
-        return None
-    length, checksum = _FRAME.unpack_from(content, position)
-    payload = content[position + _FRAME.size : position + _FRAME.size + length]
-    # A power cut may leave zeros, which would pass for a frame without content.
-    return payload if len(payload) == length > 0 and zlib.crc32(payload) == checksum else None
-
-
-def _length(content: bytes, position: int) -> int:
-    if position + _FRAME.size > len(content):
-        return 0
-    length: int = _FRAME.unpack_from(content, position)[0]
-    return length
+def _frame_in(payload: bytes, number: int, path: Path) -> Frame:
+    try:
+        frame: Frame = record_in(payload, _DECODER)
+    except UNREADABLE as error:
+        raise FileFormatError(
+            f"{path}: record {number} is not of this version ({error}); finish the collection with the diode "
+            "that began it, or remove the file to start again"
+        ) from error
+    return frame

@@ -74,7 +74,7 @@ def run_collection(plan: CollectionPlan, show: Show = lambda progress: None) -> 
     check_output(plan)
     started = time.monotonic()
     with ExitStack() as stack:
-        stopped = stack.enter_context(_asked_to_stop())
+        stopped = stack.enter_context(asked_to_stop())
         executor = _executor(plan)
         stack.callback(executor.close)
         identity = plan.identity(executor.environment.hardware.name)
@@ -134,7 +134,7 @@ def _executor(plan: CollectionPlan) -> Executor:
 
 
 @contextmanager
-def _asked_to_stop() -> Iterator[threading.Event]:
+def asked_to_stop() -> Iterator[threading.Event]:
     """Set by the first Ctrl-C or SIGTERM; a second one has its usual effect."""
     stopped = threading.Event()
     if threading.current_thread() is not threading.main_thread():

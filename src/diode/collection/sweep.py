@@ -50,6 +50,8 @@ class SweepSettings:
     confirm: bool = False
     """Whether near-winners, and all of the DEFAULT space, are timed again as static kernels in a round of their own."""
     confirm_within: float = 0.10
+    confirm_at_most: int = 64
+    """On problems of few microseconds hundreds are that near, and the slowest of those are not what is looked for."""
     confirm_repeats: Repeats = field(default_factory=lambda: Repeats(at_least=7, at_most=15, hopeless=1e9))
 
 
@@ -120,7 +122,7 @@ class Sweep:
         while self._unplanned or self._tasks:
             if should_stop():
                 self._finish_running()
-                return False
+                return not (self._unplanned or self._tasks)
             if self._executor.chooses_itself:
                 self._make_ready()
             else:
@@ -319,7 +321,8 @@ class Sweep:
         timed = [(outcome.timing.time_us, outcome.choice) for outcome in outcomes if outcome.timing is not None]
         if not timed:
             return None
-        bound = min(time_us for time_us, _ in timed) * (1.0 + self._settings.confirm_within)
+        fastest = sorted(time_us for time_us, _ in timed)[: self._settings.confirm_at_most]
+        bound = min(fastest[0] * (1.0 + self._settings.confirm_within), fastest[-1])
         return tuple(choice for time_us, choice in timed if time_us <= bound or isinstance(choice, AtenChoice))
 
     def _form(self, round_number: int) -> KernelForm:
@@ -337,8 +340,9 @@ class Sweep:
         if timed:
             best = min(timed, key=lambda outcome: outcome.timing.time_us if outcome.timing else 0.0)
             assert best.timing is not None
-            rate = task.problem.flops / best.timing.time_us / 1e6
-            progress.last = f"{task.problem}: {best.timing.time_us:.1f} us, {rate:.0f} TFLOP/s, {best.choice}"
+            giga = task.problem.flops / best.timing.time_us / 1e3
+            rate = f"{giga / 1e3:.0f} TFLOP/s" if giga >= 1e3 else f"{giga:.3g} GFLOP/s"
+            progress.last = f"{task.problem}: {best.timing.time_us:.1f} us, {rate}, {best.choice}"
 
     def _give_up(self, problem: MMShape, reason: str) -> None:
         self.progress.broken.append(f"{problem}: {reason}")

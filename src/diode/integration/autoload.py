@@ -82,5 +82,7 @@ def integrate_quietly() -> None:
         for status in integrate_all().values():
             if status.state in ("failed", "interface unavailable"):
                 log.warning("%s; torch.compile works as without diode", status)
+            for problem in status.problems:
+                log.warning("%s is registered, but not with all models: %s", status.name, problem)
     except Exception as error:  # noqa: BLE001  # the boundary to a user's compile
         log.warning("diode cannot be registered: %s: %s", type(error).__name__, error)

@@ -33,12 +33,15 @@ class IntegrationStatus:
     models: tuple[str, ...] = ()
     configs: tuple[str, ...] = ()
     """The options of torch that were switched on for the models."""
+    problems: tuple[str, ...] = ()
+    """Models that could not be used beside those that are, each with the reason."""
 
     def __bool__(self) -> bool:
         return self.state == "registered"
 
     def __str__(self) -> str:
-        return f"{self.name}: {self.state}" + (f" ({self.message})" if self.message else "")
+        told = f"{self.name}: {self.state}" + (f" ({self.message})" if self.message else "")
+        return "; not used: ".join((told, *self.problems))
 
 
 class BaseIntegration(ABC):
@@ -76,6 +79,7 @@ class BaseIntegration(ABC):
         try:
             return self._integrate()
         except IntegrationError as error:
+            self._undo_quietly()
             return IntegrationStatus(self.name, "interface unavailable", str(error))
         except DiodeError as error:
             self._undo_quietly()
@@ -100,7 +104,11 @@ class BaseIntegration(ABC):
         configs = self.enable_configs(models)
         names = tuple(str(pointer.card) for pointer in models)
         message = f"by {path}, with {', '.join(names)}" if names else f"by {path}; {self.why_no_model()}"
-        return IntegrationStatus(self.name, "registered", message, path, names, configs)
+        return IntegrationStatus(self.name, "registered", message, path, names, configs, tuple(self.problems()))
+
+    def problems(self) -> Sequence[str]:
+        """Why some of the models that `find_models` came across cannot be used."""
+        return ()
 
     def why_no_model(self) -> str:
         return "no model is at hand: install a package of models"

@@ -18,6 +18,8 @@ from numpy.typing import NDArray
 from torch._inductor import choices as inductor_choices
 from torch._inductor import config as inductor_config
 from torch._inductor.kernel_template_choice import KernelTemplateChoice, make_ktc_generator
+from torch._inductor.select_algorithm import ExternKernelChoice
+from torch._inductor.virtualized import V
 
 from diode.features import ChoiceTable
 from diode.features.table import LIBRARY, PERSISTENT, TILED
@@ -65,7 +67,7 @@ class ListedSpace:
 
     def __init__(self, uid: str, generated: Iterable[KernelTemplateChoice]) -> None:
         self.uid = uid
-        self._generated = list(generated)
+        self._generated = [ktc for ktc in generated if not _is_out_of_reach(ktc)]
         self._choices: list[Choice] = [choice_from_ktc(ktc) for ktc in self._generated]
 
     @cached_property
@@ -184,6 +186,12 @@ def spaces_of(call: HookCall, problem: MMShape, prepared: Remembered[Prepared]) 
 def _heuristic(uid: str, device_type: str, op_name: str) -> Any:
     # Where it is defined has moved with torch 2.15; the choices of every torch import it.
     return vars(inductor_choices)["get_template_heuristic"](uid, device_type, op_name)
+
+
+def _is_out_of_reach(ktc: KernelTemplateChoice) -> bool:
+    """A library kernel that only Python can call, where no Python will be there."""
+    template = ktc.template
+    return isinstance(template, ExternKernelChoice) and template.cpp_kernel_name is None and V.graph.cpp_wrapper
 
 
 def has_tiled_template(templates: Iterable[Any]) -> bool:

@@ -11,7 +11,6 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from torch._inductor import config as inductor_config
 from torch._inductor.choices import InductorChoices
 
 import diode
@@ -28,9 +27,11 @@ from diode.integration.candidates import (
     spaces_of,
 )
 from diode.integration.conversion import choice_from_ktc, problem_from_inputs
+from diode.integration.coverage import check_covers, leaves_choosing_to_us
 from diode.integration.decision import Decision, Pick, Remembered, as_remembered, note
 from diode.integration.fallback import failing_as, say_once
 from diode.integration.fusion import fusion_saving
+from diode.integration.learned import LearnedHere, known_first
 from diode.integration.model_source import ModelSource, as_trained
 from diode.integration.operation import Operation, ensure_taking_back
 from diode.integration.policy import Policy, TopK, choose
@@ -38,10 +39,9 @@ from diode.integration.ranking import rank
 from diode.integration.sizes import sizes_to_serve
 from diode.integration.statistics import Statistics
 from diode.integration.surroundings import device_name, hardware_of, software
-from diode.model.card import ModelCard
 from diode.model.wrapper import ModelWrapper
 from diode.settings import OnMismatch
-from diode.types import Hardware, MMShape
+from diode.types import Choice, Hardware, MMShape
 
 
 @dataclass(frozen=True, eq=False)
@@ -70,6 +70,7 @@ class _Replay:
 class DiodeInductorChoices(InductorChoices):
     """Hands on the choices of each GEMM that the model expects to be fastest; of all else, what Inductor would.
 
+    `learn` is a store of what was measured on this machine: it is read once, when the handler is first asked.
     `wrapped` is the handler that was there before. It still answers for all that diode leaves alone, and where it
     overrides the hook for GEMMs itself, it has the last word on what the model left.
     """
@@ -83,6 +84,7 @@ class DiodeInductorChoices(InductorChoices):
         performance_threshold: float = 1.1,
         *,
         on_mismatch: OnMismatch | None = None,
+        learn: str | Path | None = None,
         wrapped: InductorChoices | None = None,
     ) -> None:
         super().__init__()
@@ -90,6 +92,7 @@ class DiodeInductorChoices(InductorChoices):
         self.enable_fallback = enable_fallback
         self.source = ModelSource(model_path, device, on_mismatch)
         self.statistics = Statistics()
+        self._learned = LearnedHere(learn)
         self._wrapped = wrapped
         self._prepared: Remembered[Prepared] = Remembered(512)
         self._selections: Remembered[_Selection] = Remembered()
@@ -98,7 +101,12 @@ class DiodeInductorChoices(InductorChoices):
             self._delegate_to(wrapped)
 
     def uuid(self) -> str:
-        """Part of the key of torch's caches: another model, policy, device or diode makes other kernels."""
+        """Part of the key of torch's caches: another model, policy, device, diode or store makes other kernels."""
+        return "-".join(filter(None, (self.identity, self._learned.digest)))
+
+    @property
+    def identity(self) -> str:
+        """The beginning of the uuid: all but what was learned, which another process may have read later."""
         wrapped = getattr(self._wrapped, "uuid", None)
         told = (
             diode.__version__,
@@ -251,12 +259,14 @@ class DiodeInductorChoices(InductorChoices):
         if sum(len(space.table) for space in spaces) <= 1:
             return None, spaces
         model = self.source.model_for(hardware, problem.op, software())
-        _check_covers(model.card, problem, spaces)
+        check_covers(model.card, problem, spaces)
         selection = self._remembered_or_new(call, problem, as_trained(hardware, model.card), model, spaces, started)
         note(selection.decision)
         self.statistics.add("decisions")
         self.statistics.add("model_selections")
         self.statistics.add("configs_filtered", selection.decision.candidates - len(selection.places))
+        self.statistics.add("store_answers", selection.decision.measured_us is not None)
+        self.statistics.add("store_corrections", selection.decision.corrected_by > 0)
         self.statistics.decided(selection.decision.seconds)
         return selection, spaces
 
@@ -294,8 +304,17 @@ class DiodeInductorChoices(InductorChoices):
         started: float,
     ) -> _Selection:
         owners = [(number, place) for number in rankable for place in range(len(spaces[number].table))]
-        ranked = rank(model, hardware, sizes, joined([spaces[number].table for number in rankable]), saving)
-        picked = choose(ranked, self.policy)
+
+        def choice_at(candidate: int) -> Choice:
+            space, place = owners[candidate]
+            (ktc,) = spaces[space].generate([place])
+            return choice_from_ktc(ktc)
+
+        table = joined([spaces[number].table for number in rankable])
+        knowledge = self._learned.knowledge(hardware, model)
+        ranked = rank(model, hardware, sizes, table, saving, knowledge)
+        known = known_first(knowledge, hardware, sizes, table, ranked, saving, choice_at)
+        picked = choose(ranked, self.policy, None if known is None else known[0])
         if not picked:
             raise SelectionError(
                 "fallback_empty_result",
@@ -304,10 +323,8 @@ class DiodeInductorChoices(InductorChoices):
             )
         places = tuple(owners[number] for number in picked)
         times = ranked.prediction.time_us(least_us(hardware, sizes[0]))
-        picks = []
-        for number, (space, place) in zip(picked, places, strict=True):
-            (ktc,) = spaces[space].generate([place])
-            picks.append(Pick(choice_from_ktc(ktc), float(times[number]), float(ranked.prediction.sigma[number])))
+        sigma = ranked.prediction.sigma
+        answer = known[1] if known is not None and picked[0] == known[0] else None
         decision = Decision(
             problem=str(sizes[0]),
             device=hardware.name,
@@ -315,7 +332,10 @@ class DiodeInductorChoices(InductorChoices):
             model=str(model.card),
             candidates=len(owners),
             sizes=sizes,
-            picks=tuple(picks),
+            picks=tuple(Pick(choice_at(number), float(times[number]), float(sigma[number])) for number in picked),
+            measured_us=None if answer is None else answer.time_us,
+            compared=0 if answer is None else answer.compared,
+            corrected_by=0 if knowledge.correction is None else knowledge.correction.problems,
             seconds=time.perf_counter() - started,
         )
         return _Selection(places, bool(ranked.library[picked].any()), decision)
@@ -343,7 +363,7 @@ class DiodeInductorChoices(InductorChoices):
 
 
 def _is_no_choice(call: HookCall) -> bool:
-    if not (inductor_config.max_autotune or inductor_config.max_autotune_gemm):
+    if not leaves_choosing_to_us(call.op_name):
         return True
     # One library kernel alone is no choice, unless more of the same GEMM is to come.
     return len(call.templates) == 1 and not has_tiled_template(call.templates) and call.op_name != "addmm"
@@ -352,21 +372,6 @@ def _is_no_choice(call: HookCall) -> bool:
 def _overrides_hook(wrapped: InductorChoices | None) -> bool:
     hook = "_finalize_template_configs"
     return wrapped is not None and getattr(type(wrapped), hook) is not getattr(InductorChoices, hook)
-
-
-def _check_covers(card: ModelCard, problem: MMShape, spaces: Sequence[Space]) -> None:
-    precision = "tf32" if problem.allow_tf32 else problem.a.dtype
-    if precision not in card.precisions:
-        raise SelectionError(
-            "fallback_unsupported_op",
-            f"{card} knows {', '.join(card.precisions)}, not {precision}: train a model on that type",
-        )
-    if getattr(inductor_config, "multi_kernel_hints", None):
-        raise SelectionError("fallback_unsupported_op", "multi_kernel_hints asks for kernels that diode does not know")
-    others = [space for space in spaces if space.uid.startswith("triton::") and len(space.table)]
-    if others and not any(is_rankable(space, card.templates) for space in others):
-        uids = ", ".join(space.uid for space in others)
-        raise SelectionError("fallback_unsupported_op", f"{card} knows none of {uids}: train a model on them")
 
 
 def _hinted_sizes(call: HookCall) -> tuple[int, ...]:

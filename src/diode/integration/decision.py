@@ -45,6 +45,12 @@ class Decision:
     why: str = ""
     seconds: float = 0.0
     remembered: bool = False
+    measured_us: float | None = None
+    """What the first pick took when it was measured on this machine; None where the model alone chose it."""
+    compared: int = 0
+    """The number of choices that it was the fastest of."""
+    corrected_by: int = 0
+    """The number of problems measured on this machine by which the predictions were corrected."""
 
     def __str__(self) -> str:
         head = f"{self.problem} on {self.device}, {self.policy}"
@@ -52,6 +58,10 @@ class Decision:
             return f"{head}: Inductor's own choices ({self.fallback}: {self.why})"
         told = "remembered" if self.remembered else f"{self.seconds * 1e3:.1f} ms"
         lines = [f"{head}: {len(self.picks)} of {self.candidates} choices by {self.model} ({told})"]
+        if self.measured_us is not None:
+            lines.append(f"  the first was the fastest of {self.compared} measured here: {self.measured_us:.2f} us")
+        if self.corrected_by:
+            lines.append(f"  predictions corrected by {self.corrected_by} problems measured here")
         if len(self.sizes) > 1:
             lines.append("  for " + ", ".join(f"{s.M}x{s.N}x{s.K}" for s in self.sizes))
         return "\n".join([*lines, *(f"  {pick}" for pick in self.picks)])

@@ -14,7 +14,6 @@ from typing import Any
 from unittest import mock
 
 import torch
-import torch._inductor.template_heuristics.triton as triton_heuristics
 import torch._inductor.utils as inductor_utils
 import torch._subclasses.fake_tensor as fake_tensor
 import torch.utils._triton as triton_support
@@ -25,40 +24,51 @@ from diode.types import Hardware
 
 
 @contextmanager
-def described_gpu(hardware: Hardware) -> Iterator[None]:
-    """Inside, Inductor sees `hardware` as CUDA device 0. Nothing can be run on it."""
-    capability, properties = _device_facts(hardware)
-    device_properties = DeviceProperties(
-        type="cuda",
-        index=0,
-        multi_processor_count=hardware.sm_count or 0,
-        cc=capability[0] * 10 + capability[1],
-        major=capability[0],
-        regs_per_multiprocessor=hardware.registers_per_sm,
-        max_threads_per_multi_processor=hardware.max_threads_per_sm,
-        max_threads_per_block=1024,
-        warp_size=hardware.warp_size,
-    )
+def described_gpu(hardware: Hardware, *others: Hardware) -> Iterator[None]:
+    """Inside, Inductor sees `hardware` as CUDA device 0, the current one, and others behind it. They run nothing."""
+    described = [_DescribedDevice(number, record) for number, record in enumerate((hardware, *others))]
+    first = described[0]
+
+    def device(which: Any = None) -> _DescribedDevice:
+        index = which if isinstance(which, int) or which is None else torch.device(which).index
+        return described[index or 0]
+
     replacements: list[tuple[object, str, object]] = [
         (torch.cuda, "is_available", lambda: True),
-        (torch.cuda, "device_count", lambda: 1),
+        (torch.cuda, "device_count", lambda: len(described)),
         (torch.cuda, "current_device", lambda: 0),
-        (torch.cuda, "get_device_capability", lambda *_: capability),
-        (torch.cuda, "get_device_properties", lambda *_: properties),
-        (torch.cuda, "get_device_name", lambda *_: hardware.name),
+        (torch.cuda, "get_device_capability", lambda which=None: device(which).capability),
+        (torch.cuda, "get_device_properties", lambda which=None: device(which).facts),
+        (torch.cuda, "get_device_name", lambda which=None: device(which).facts.name),
         (fake_tensor, "init_gpu_context", lambda *_: None),
         (inductor_utils, "get_max_num_sms", lambda: hardware.sm_count),
-        (inductor_utils, "get_num_sms", lambda: hardware.sm_count),
-        (triton_heuristics, "get_num_sms", lambda: hardware.sm_count),
-        (DeviceProperties, "create", classmethod(lambda cls, device: device_properties)),
+        (DeviceProperties, "create", classmethod(lambda cls, which: device(which).properties)),
     ]
     with ExitStack() as stack:
         for owner, name, replacement in replacements:
             stack.enter_context(mock.patch.object(owner, name, replacement))
-        stack.enter_context(_described_triton_target(device_properties.cc, hardware.warp_size or 32))
+        stack.enter_context(_described_triton_target(first))
         _forget_answers()
         stack.callback(_forget_answers)
         yield
+
+
+class _DescribedDevice:
+    """The answers of one device to torch and to Inductor."""
+
+    def __init__(self, number: int, hardware: Hardware) -> None:
+        self.capability, self.facts = _device_facts(hardware)
+        self.properties = DeviceProperties(
+            type="cuda",
+            index=number,
+            multi_processor_count=hardware.sm_count or 0,
+            cc=self.capability[0] * 10 + self.capability[1],
+            major=self.capability[0],
+            regs_per_multiprocessor=hardware.registers_per_sm,
+            max_threads_per_multi_processor=hardware.max_threads_per_sm,
+            max_threads_per_block=1024,
+            warp_size=hardware.warp_size,
+        )
 
 
 def _device_facts(hardware: Hardware) -> tuple[tuple[int, int], SimpleNamespace]:
@@ -91,10 +101,12 @@ def _device_facts(hardware: Hardware) -> tuple[tuple[int, int], SimpleNamespace]
 class _DescribedDriver:
     """What Triton and Inductor ask a driver while they only generate and compile code."""
 
-    def __init__(self, capability: int, warp_size: int) -> None:
+    def __init__(self, device: _DescribedDevice) -> None:
         from triton.backends.compiler import GPUTarget
 
-        self._target = GPUTarget("cuda", capability, warp_size)
+        self._target = GPUTarget("cuda", device.properties.cc, device.facts.warp_size or 32)
+        facts = {"max_shared_mem": device.facts.shared_memory_per_block_optin}
+        self.utils = SimpleNamespace(get_device_properties=lambda *_: facts)
 
     def get_current_target(self) -> Any:
         return self._target
@@ -107,11 +119,11 @@ class _DescribedDriver:
 
 
 @contextmanager
-def _described_triton_target(capability: int, warp_size: int) -> Iterator[None]:
+def _described_triton_target(device: _DescribedDevice) -> Iterator[None]:
     from triton.runtime.driver import driver
 
     before = driver._active
-    driver.set_active(_DescribedDriver(capability, warp_size))
+    driver.set_active(_DescribedDriver(device))
     try:
         yield
     finally:
@@ -128,4 +140,4 @@ def _forget_answers() -> None:
 
 def _asks_the_device(function: Callable[..., object]) -> bool:
     code = getattr(getattr(function, "__wrapped__", None), "__code__", None)
-    return code is not None and "cuda" in code.co_names
+    return code is not None and ("cuda" in code.co_names or code.co_name.startswith("has_triton"))

@@ -68,11 +68,16 @@ def current_environment(hardware: Hardware, command: str = "") -> Environment:
         driver=_driver_version() if hardware.device_type == "cuda" else "",
         python=platform.python_version(),
         diode=diode.__version__,
-        commit=named_commit() or _commit(Path(diode.__file__).resolve().parents[2]),
+        commit=running_commit(),
         command=command,
         taken=datetime.now(timezone.utc).date().isoformat(),
         template_hashes=_template_hashes(),
     )
+
+
+def running_commit() -> str:
+    """The commit of diode itself: as `DIODE_COMMIT` has it, or of the checkout that it runs from."""
+    return named_commit() or _commit(Path(diode.__file__).resolve().parents[2])
 
 
 def _cuda(device: torch.device) -> Hardware:

@@ -9,8 +9,9 @@ from __future__ import annotations
 import threading
 from collections.abc import Collection
 from dataclasses import asdict, dataclass
-from typing import Any
+from typing import Any, Final
 
+from torch._inductor import choices as inductor_choices
 from torch._inductor import config as inductor_config
 from torch._inductor import virtualized
 from torch._inductor.choices import InductorChoices
@@ -19,6 +20,9 @@ from diode.integration.candidates import HookCall
 from diode.integration.choices import DiodeInductorChoices
 from diode.integration.policy import TopK
 from diode.settings import OnMismatch
+
+CONFIG: Final = "inductor_choices_class"
+"""The option of Inductor that names a factory."""
 
 
 @dataclass(frozen=True)
@@ -31,6 +35,7 @@ class Parameters:
     enable_fallback: bool = True
     performance_threshold: float = 1.1
     on_mismatch: OnMismatch | None = None
+    learn: str | None = None
 
 
 class ChoicesFactory:
@@ -62,24 +67,35 @@ class ChoicesFactory:
         """The handler, also put in place of one that its thread had made before it was told of this factory."""
         if not self.engaged:
             return _Disengaged()
-        handler = self.handler
+        if (_named_factory() or self) is self:
+            self._answer_in_this_thread()
+        return self.handler
+
+    def _answer_in_this_thread(self) -> None:
         present = getattr(virtualized.threadlocal, virtualized._choices._key, None)
         if type(present) is InductorChoices or isinstance(present, (ConfiguredChoices, _Disengaged)):
-            virtualized.V.set_choices_handler(handler)
-        return handler
+            virtualized.V.set_choices_handler(self.handler)
 
     def is_named_by_config(self) -> bool:
-        """Whether torch's configuration, as it is in this thread, asks for this factory's choices."""
+        """Whether torch's configuration, as it is in this thread, asks for this factory's choices.
+
+        What it names comes before what is registered: the options of one compile before those of the process.
+        """
         if not self.engaged:
             return False
-        named = getattr(inductor_config, "inductor_choices_class", None)
-        return named is self or _is_registered(self) or (named is not None and _means(named, self.handler.uuid()))
+        named = _named_factory()
+        if named is not None:
+            return named is self or _means(named.handler.uuid(), self.handler)
+        return _registered_factory() is self or _means(getattr(inductor_config, CONFIG, None), self.handler)
 
     def __deepcopy__(self, memo: dict[int, Any]) -> ChoicesFactory:
         return self  # torch copies the values of its configuration
 
     def __reduce__(self) -> tuple[Any, ...]:
-        # Torch 2.10 and 2.11 pickle the factory into the key of their caches; the uuid makes the difference there.
+        # Torch 2.10 and 2.11 pickle the factory into the key of their caches, where the uuid makes the difference. They
+        # call it only in a thread that has no handler yet, so this is where one that has compiled before is reached.
+        if self.is_named_by_config():
+            self._answer_in_this_thread()
         return _factory_of, (asdict(self.parameters), self.handler.uuid())
 
 
@@ -93,9 +109,9 @@ class ConfiguredChoices(DiodeInductorChoices):
     def get_template_configs(self, *args: Any, **kwargs: Any) -> list[Any]:
         if self.factory.is_named_by_config():
             return super().get_template_configs(*args, **kwargs)
-        named = getattr(inductor_config, "inductor_choices_class", None)
-        if isinstance(named, ChoicesFactory) and named.engaged:
-            return named.handler.get_template_configs(*args, **kwargs)
+        asked = _named_factory() or _registered_factory()
+        if asked is not None:
+            return asked.handler.get_template_configs(*args, **kwargs)
         with self._standing_aside():
             return super().get_template_configs(*args, **kwargs)
 
@@ -115,16 +131,24 @@ class _Disengaged(InductorChoices):
         return "diode-disengaged"
 
 
-def _means(named: object, uuid: str) -> bool:
-    """Torch hands its configuration to another process with the uuid in the factory's place."""
-    return named == uuid or (isinstance(named, ChoicesFactory) and named.handler.uuid() == uuid)
+def _named_factory() -> ChoicesFactory | None:
+    """The factory of diode's that torch's configuration names, as it is in this thread."""
+    named = getattr(inductor_config, CONFIG, None)
+    return named if isinstance(named, ChoicesFactory) and named.engaged else None
 
 
-def _is_registered(factory: ChoicesFactory) -> bool:
-    from torch._inductor import choices
+def _means(uuid: object, handler: ConfiguredChoices) -> bool:
+    """Torch hands its configuration to another process with the uuid in the factory's place.
 
-    registered = getattr(choices, "registered_inductor_choices", tuple)
-    return any(found is factory for _, found in registered())
+    The store may have grown between the two processes: what was learned is no reason not to choose.
+    """
+    return isinstance(uuid, str) and uuid.startswith(handler.identity)
+
+
+def _registered_factory() -> ChoicesFactory | None:
+    """The factory of diode's that torch has for the whole process, where it keeps such."""
+    registered: Any = vars(inductor_choices).get("registered_inductor_choices", tuple)
+    return next((found for _, found in registered() if isinstance(found, ChoicesFactory) and found.engaged), None)
 
 
 def _factory_of(parameters: dict[str, Any], uuid: str) -> ChoicesFactory:

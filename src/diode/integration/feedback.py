@@ -23,6 +23,7 @@ from typing import Any, Final, Literal
 import msgspec
 import torch
 from torch._inductor import config as inductor_config
+from torch._inductor.cpu_vec_isa import pick_vec_isa
 from torch._inductor.ir import ChoiceCaller
 from torch._inductor.runtime import benchmarking
 from torch._inductor.select_algorithm import AlgorithmSelectorCache, get_algorithm_selector_cache
@@ -118,6 +119,9 @@ def everything_measured(folder: str | None = None) -> Iterator[None]:
 
     On a CPU it has a choice only where the second operand is a weight, and weights are frozen.
     """
+    # What vectors the compiler can make is asked by compiling, for seconds. It is no measurement: kept where torch
+    # keeps its files, it is asked once on a machine and not in every folder anew.
+    pick_vec_isa()
     settings = {"max_autotune": True, "freezing": True, "autotune_num_choices_displayed": 0}
     with fresh_cache(dir=folder), inductor_config.patch(settings):
         yield

@@ -31,6 +31,7 @@ def install_diode_choices(
     performance_threshold: float = 1.1,
     *,
     on_mismatch: OnMismatch | None = None,
+    learn: str | Path | None = None,
 ) -> DiodeInductorChoices:
     """Has a model choose in all compiles of this process, in every thread, until `diode.disable()`.
 
@@ -44,6 +45,7 @@ def install_diode_choices(
         enable_fallback,
         performance_threshold,
         on_mismatch=on_mismatch,
+        learn=learn,
         even_without_model=enable_fallback,
     )
     registry.register(integration)
@@ -61,12 +63,13 @@ def create_diode_choices(
     performance_threshold: float = 1.1,
     *,
     on_mismatch: OnMismatch | None = None,
+    learn: str | Path | None = None,
 ) -> DiodeInductorChoices:
     """A handler for `V.set_choices_handler`, which is a context manager too."""
     from diode.integration.choices import DiodeInductorChoices
 
     return DiodeInductorChoices(
-        model_path, device, top_k_configs, enable_fallback, performance_threshold, on_mismatch=on_mismatch
+        model_path, device, top_k_configs, enable_fallback, performance_threshold, on_mismatch=on_mismatch, learn=learn
     )
 
 
@@ -78,12 +81,16 @@ def create_choices_factory(
     performance_threshold: float = 1.1,
     *,
     on_mismatch: OnMismatch | None = None,
+    learn: str | Path | None = None,
 ) -> ChoicesFactory:
     """For one compile: `torch.compile(f, options={"max_autotune": True, "inductor_choices_class": factory})`."""
     from diode.integration.factory import ChoicesFactory, Parameters
 
     path = None if model_path is None else str(model_path)
-    return ChoicesFactory(Parameters(path, device, top_k_configs, enable_fallback, performance_threshold, on_mismatch))
+    store = None if learn is None else str(learn)
+    return ChoicesFactory(
+        Parameters(path, device, top_k_configs, enable_fallback, performance_threshold, on_mismatch, store)
+    )
 
 
 def __getattr__(name: str) -> object:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from contextvars import ContextVar
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Any, Final
 
 from torch._inductor import choices as inductor_choices
@@ -11,12 +12,14 @@ from torch._inductor import config as inductor_config
 from torch._inductor import virtualized
 from torch._inductor.choices import InductorChoices
 
-from diode.errors import IntegrationError
-from diode.integration.factory import ChoicesFactory, ConfiguredChoices
+from diode.errors import DiodeError, IntegrationError
+from diode.integration.factory import CONFIG, ChoicesFactory, ConfiguredChoices
+from diode.integration.fallback import say_once
+from diode.integration.learned import Recording
 from diode.integration.operation import stop_taking_back
+from diode.integration.persistent import ADDED_TEMPLATES, OnForStaticGemms
 
 REGISTRY: Final = "register_inductor_choices"
-CONFIG: Final = "inductor_choices_class"
 HOOKS: Final = ("_finalize_template_configs", "_finalize_mm_configs")
 _CONFIG: Final[dict[str, Any]] = vars(inductor_config)["_config"]
 _KEY: Final = "diode"
@@ -82,6 +85,7 @@ class Installation:
     path: str
     _prior_handler: InductorChoices | None = None
     _options: dict[str, _Option] = field(default_factory=dict)
+    _recording: Recording | None = None
 
     @classmethod
     def of(cls, factory: ChoicesFactory) -> Installation:
@@ -91,7 +95,7 @@ class Installation:
         if factory.wrapped is None and prior is not None and type(prior) is not InductorChoices:
             factory.wrapped = prior
         named = getattr(inductor_config, CONFIG, None)
-        if factory.wrapped is None and path == CONFIG and named is not None:
+        if factory.wrapped is None and named is not None:
             factory.wrapped = named()
         factory.engaged = True
         _ = factory.handler  # whatever is wrong with its parameters shows before anything is changed
@@ -113,18 +117,31 @@ class Installation:
             return ()
         if inductor_config.triton.enable_persistent_tma_matmul:
             return ()
-        self.set_option(_PERSISTENT_TMA, True)
-        self.factory.added_templates.add("triton::mm_persistent_tma")
+        self.set_option(_PERSISTENT_TMA, OnForStaticGemms())
+        self.factory.added_templates.update(ADDED_TEMPLATES)
         return (_PERSISTENT_TMA,)
+
+    def record_into(self, folder: Path) -> None:
+        """Has a store keep what compiles benchmark from here on; where that cannot be done, it is said."""
+        recording = Recording(folder)
+        try:
+            recording.start()
+        except DiodeError as error:
+            say_once(f"recording {folder}", f"nothing is recorded into {folder}: {error}")
+        else:
+            self._recording = recording
 
     def take_out(self) -> None:
         """Compiles under way in other threads make Inductor's own choices from here on."""
+        if self._recording is not None:
+            self._recording.stop()
+        answered = isinstance(_handler_of_this_thread(), ConfiguredChoices)
         self.factory.engaged = False
         if self.path == REGISTRY:
             vars(inductor_choices)[f"un{REGISTRY}"](_KEY)
         for name, option in reversed(self._options.items()):
             option.restore(name)
-        if isinstance(_handler_of_this_thread(), ConfiguredChoices):
+        if answered:
             virtualized.V.set_choices_handler(self._prior_handler or InductorChoices())
         stop_taking_back()
 

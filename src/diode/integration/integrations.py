@@ -8,6 +8,7 @@ from importlib import import_module
 from importlib.metadata import EntryPoint, entry_points
 from typing import Final
 
+from diode.errors import IntegrationError
 from diode.integration.autoload import stop_waiting
 from diode.integration.base_integration import BaseIntegration, IntegrationRegistry, IntegrationStatus
 
@@ -20,19 +21,27 @@ _BUILT_IN: Final[dict[str, tuple[str, str, int]]] = {
 _AFTER_BUILT_IN: Final = 10
 
 registry: Final = IntegrationRegistry()
+_packages: Final[dict[str, str]] = {}
+"""Which package announced an integration first."""
 
 
 def discover_and_register_integrations() -> list[str]:
     """Registers diode's own integrations and those of installed packages; gives the names of all.
 
     A package announces, under the entry-point group `diode.integrations`, a function without arguments that makes a
-    `BaseIntegration`. One that fails is reported by `get_integration_status` and keeps no other from being registered.
+    `BaseIntegration` of the same name. One that fails is reported by `get_integration_status` and keeps no other from
+    being registered.
     """
     for name, (module, factory, order) in _BUILT_IN.items():
         if name not in registry:
             _register_made(name, partial(_made_by, module, factory), order)
     for entry in sorted(entry_points(group=ENTRY_POINT_GROUP), key=lambda entry: entry.name):
-        if entry.name not in registry:
+        package = entry.dist.name if entry.dist is not None else entry.value
+        owner = "diode" if entry.name in _BUILT_IN else _packages.setdefault(entry.name, package)
+        if owner != package:
+            message = f"there is another integration of the name {entry.name!r}, of {owner}: it has to be renamed"
+            registry.report(f"{entry.name} ({package})", message)
+        elif entry.name not in registry:
             _register_made(entry.name, partial(_announced_by, entry), _AFTER_BUILT_IN)
     return list(registry.status())
 
@@ -68,6 +77,9 @@ def _made_by(module: str, factory: str) -> BaseIntegration:
 
 def _announced_by(entry: EntryPoint) -> BaseIntegration:
     integration: BaseIntegration = entry.load()()
+    name = getattr(integration, "name", entry.name)
+    if name != entry.name:
+        raise IntegrationError(f"calls itself {name!r}, and its entry point {entry.name!r}: both must be the same")
     return integration
 
 

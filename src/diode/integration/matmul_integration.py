@@ -25,6 +25,7 @@ class MatmulIntegration(BaseIntegration):
     """The parameters are those of `DiodeInductorChoices`; where one is not given, the environment says, or its default.
 
     With `even_without_model` it is registered where no model is found, too: every GEMM then falls back and is counted.
+    So it is where something is to be learned, for without a model there is the most to learn.
     """
 
     name = "matmul"
@@ -38,6 +39,7 @@ class MatmulIntegration(BaseIntegration):
         performance_threshold: float = 1.1,
         *,
         on_mismatch: settings.OnMismatch | None = None,
+        learn: str | Path | None = None,
         even_without_model: bool = False,
     ) -> None:
         self._model_path = model_path
@@ -46,7 +48,10 @@ class MatmulIntegration(BaseIntegration):
         self._enable_fallback = enable_fallback
         self._performance_threshold = performance_threshold
         self._on_mismatch = on_mismatch
-        self.needs_model = not even_without_model
+        # Where another process has its working folder must not decide where the store is.
+        folder = settings.learn_path() if learn is None else Path(learn)
+        self._learn = None if folder is None else folder.absolute()
+        self.needs_model = not (even_without_model or (enable_fallback and folder is not None))
         self._factory: ChoicesFactory | None = None
         self._installation: Installation | None = None
         self._found = ModelRegistry()
@@ -73,6 +78,9 @@ class MatmulIntegration(BaseIntegration):
             self._found.add(Path(self._model_path), "model_path")
         return [pointer for pointer in self._found.pointers if pointer.purpose == PURPOSE]
 
+    def problems(self) -> Sequence[str]:
+        return tuple(self._found.problems.values())
+
     def why_no_model(self) -> str:
         if self._found.problems:
             return f"no model can be read: {'; '.join(self._found.problems.values())}"
@@ -91,9 +99,13 @@ class MatmulIntegration(BaseIntegration):
                 enable_fallback=self._enable_fallback,
                 performance_threshold=self._performance_threshold,
                 on_mismatch=self._on_mismatch or settings.on_mismatch(),
+                learn=None if self._learn is None else str(self._learn),
             )
             self._factory = ChoicesFactory(parameters)
+        self.disengage()  # or else what it finds in place would be its own
         self._installation = Installation.of(self._factory)
+        if self._learn is not None:
+            self._installation.record_into(self._learn)
 
     def enable_configs(self, models: Sequence[ModelPointer]) -> tuple[str, ...]:
         if self._installation is None or not any(_PERSISTENT_TMA in pointer.card.templates for pointer in models):
@@ -114,8 +126,9 @@ def create_matmul_integration(
     top_k_configs: TopK | None = None,
     performance_threshold: float = 1.1,
     on_mismatch: settings.OnMismatch | None = None,
+    learn: str | Path | None = None,
 ) -> MatmulIntegration:
     """For `register_integration`; the parameters are those of `DiodeInductorChoices`."""
     return MatmulIntegration(
-        model_path, device, top_k_configs, enable_fallback, performance_threshold, on_mismatch=on_mismatch
+        model_path, device, top_k_configs, enable_fallback, performance_threshold, on_mismatch=on_mismatch, learn=learn
     )

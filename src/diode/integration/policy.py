@@ -65,14 +65,20 @@ class Ranked:
     """Equal for candidates of one template and tile."""
 
 
-def choose(ranked: Ranked, policy: Policy) -> list[int]:
+def choose(ranked: Ranked, policy: Policy, known: int | None = None) -> list[int]:
     """Places of the candidates that are left, the best first; none where no candidate may be offered.
 
     Where more than one is left, a library kernel is among them if there is any: it is what Inductor falls back to.
+    `known` is the place of the one that was measured to be the fastest. It goes first, alone where one is wanted. So it
+    does with `auto`: what it was compared with were as many as the bound had asked for.
     """
     prediction = ranked.prediction
     order = prediction.order()
     order = order[ranked.legal[order] & ((prediction.failure[order] <= LIKELY_ILLEGAL) | ranked.library[order])]
+    if known is not None and policy.top_k in (1, "auto"):
+        if ranked.safe[known]:
+            return [known]
+        known = None
     if not len(order):
         return []
     wanted = _enough(prediction, order, policy.regret_bound) if policy.top_k == "auto" else policy.top_k
@@ -80,7 +86,10 @@ def choose(ranked: Ranked, policy: Policy) -> list[int]:
         return [int(place) for place in order[ranked.safe[order]][:1]]
     farthest = prediction.log_ratio[order[0]] + math.log(policy.performance_threshold)
     near = order[prediction.log_ratio[order] <= farthest][:_LOOKED_AT]
-    picked = _diverse(near, prediction.log_ratio, ranked.kinds, wanted)
+    if known is None:
+        picked = _diverse(near, prediction.log_ratio, ranked.kinds, wanted)
+    else:
+        picked = [known, *_diverse(near[near != known], prediction.log_ratio, ranked.kinds, wanted - 1)]
     libraries = order[ranked.library[order]]
     if len(libraries) and not ranked.library[picked].any():
         picked = [*picked[: wanted - 1], int(libraries[0])]

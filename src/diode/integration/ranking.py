@@ -13,6 +13,7 @@ from diode.features import ChoiceTable, feature_matrix
 from diode.features.table import LIBRARY, PERSISTENT, TILED
 from diode.integration.fallback import failing_as
 from diode.integration.policy import Ranked
+from diode.learning.memory import NOTHING_KNOWN, Knowledge
 from diode.model.prediction import Prediction
 from diode.model.wrapper import ModelWrapper
 from diode.types import Hardware, MMShape
@@ -29,12 +30,15 @@ def rank(
     sizes: Sequence[MMShape],
     table: ChoiceTable,
     library_saving: float = 0.0,
+    knowledge: Knowledge = NOTHING_KNOWN,
 ) -> Ranked:
     """`sizes` are those that the kernel must serve, the first one the hint.
 
     `library_saving` is what a library kernel costs beyond its own time, as a share of the least time of the problem.
     """
-    predictions = [_predict(model, hardware, problem, table) for problem in sizes]
+    predictions = [
+        knowledge.corrected(hardware, problem, table, _predict(model, hardware, problem, table)) for problem in sizes
+    ]
     prediction = predictions[0] if len(predictions) == 1 else _over_sizes(predictions)
     library = table.kind == LIBRARY
     if library_saving:
@@ -45,7 +49,10 @@ def rank(
     limit = float(hardware.shared_memory_per_block or np.inf)
     tiled = (table.kind == TILED) | (table.kind == PERSISTENT)
     safe = ~tiled | ((most + _MARGIN_BYTES <= limit) & (prediction.failure <= _SAFE_FAILURE))
-    return Ranked(prediction, library, legal=~tiled | (least <= limit), safe=safe, kinds=_kinds(table))
+    legal = ~tiled | (least <= limit)
+    if not sizes[0].flops:
+        legal = library  # nobody has timed a kernel on nothing; a library knows what to do about it
+    return Ranked(prediction, library, legal, safe, _kinds(table))
 
 
 def _predict(model: ModelWrapper, hardware: Hardware, problem: MMShape, table: ChoiceTable) -> Prediction:

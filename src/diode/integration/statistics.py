@@ -24,6 +24,8 @@ MEANINGS: Final[Mapping[str, str]] = MappingProxyType(
         "total_calls": "calls of Inductor's hook, of plain compiles too",
         "decisions": "GEMMs for which there was something to choose; the calls of one GEMM count once",
         "model_selections": "decisions that the model made",
+        "store_answers": "of these, those whose first choice is what was measured here to be the fastest (DIODE_LEARN)",
+        "store_corrections": "of these, those whose predictions were corrected by what was measured here (DIODE_LEARN)",
         "configs_filtered": "candidates that the model kept from being benchmarked",
         "fallback_no_model": "no model was found, or it could not be read",
         "fallback_unsupported_op": "the model does not know the op, its element type or its templates",

@@ -16,10 +16,10 @@ from diode.errors import UsageError
 from diode.features import COLUMNS, SCHEMA_VERSION
 from diode.model.card import ModelCard, TrainingData, card_path, write_card
 from diode.model.checkpoint import Checkpoint
-from diode.model.gbdt import GBDT_SUFFIX, TreeSettings, train_trees
+from diode.model.gbdt import TreeSettings, train_trees
 from diode.model.training import EpochReport, HeldOut, TrainedNetwork, TrainingSettings, train_network
 from diode.model.truth import Truth
-from diode.model.weights import TENSOR_SUFFIXES, encode_tensors
+from diode.model.weights import GBDT_SUFFIX, TENSOR_SUFFIXES, encode_tensors
 from diode.model.wrapper import SCREEN_PREFIX
 from diode.storage.atomic import write_atomically
 from diode.types import Choice, Dataset, MMShape
@@ -62,6 +62,8 @@ def check_model_path(path: Path, type: ModelType) -> None:
         raise UsageError(f"{path}: a model of type {type} ends in {' or '.join(suffixes)}; name it so")
     if not path.parent.is_dir():
         raise UsageError(f"{path}: its folder does not exist; create it or name another place")
+    if path.is_dir():
+        raise UsageError(f"{path}: is a folder; name another place")
 
 
 def fit(
@@ -104,24 +106,18 @@ def _train_screen(truth: Truth, settings: TrainingSettings, hidden: int) -> Trai
     return train_network(truth, small)
 
 
-def _card(
-    dataset: Dataset,
-    truth: Truth,
-    settings: FitSettings,
-    held_out: HeldOut,
-    epochs: Sequence[EpochReport],
-    data: Sequence[TrainingData],
-) -> ModelCard:
+def describe(dataset: Dataset, truth: Truth, type: str = "", name: str = "", version: str = "") -> ModelCard:
+    """A card that says what a model of these measurements knows; how good it is, is for others to fill in."""
     environments = dataset.environments
     problems = [measured.problem for measured in truth.problems]
     choices = [truth.choices[n] for n in sorted({int(n) for m in truth.problems for n in m.choice_ids})]
     return ModelCard(
-        name=settings.name,
-        version=settings.version,
-        type=settings.type,
+        name=name,
+        version=version,
+        type=type,
         feature_schema=SCHEMA_VERSION,
         columns=COLUMNS,
-        sigma_scale=_sigma_scale(held_out),
+        sigma_scale=1.0,
         weights_sha256="0" * 64,
         hardware=tuple(dict.fromkeys(environment.hardware for environment in environments)),
         ops=_distinct(problem.op for problem in problems),
@@ -130,16 +126,30 @@ def _card(
         torch=_distinct(environment.torch for environment in environments),
         triton=_distinct(environment.triton for environment in environments),
         template_hashes=tuple(sorted({pair for row in environments for pair in row.template_hashes})),
-        data=tuple(data),
-        seed=settings.network.seed,
-        settings=_plain_settings(settings),
-        metrics=_metrics(held_out, epochs),
         diode=next((environment.diode for environment in reversed(environments) if environment.diode), ""),
         trained=datetime.datetime.now(datetime.timezone.utc).date().isoformat(),
     )
 
 
-def _sigma_scale(held_out: HeldOut) -> float:
+def _card(
+    dataset: Dataset,
+    truth: Truth,
+    settings: FitSettings,
+    held_out: HeldOut,
+    epochs: Sequence[EpochReport],
+    data: Sequence[TrainingData],
+) -> ModelCard:
+    return msgspec.structs.replace(
+        describe(dataset, truth, settings.type, settings.name, settings.version),
+        sigma_scale=sigma_scale_of(held_out),
+        data=tuple(data),
+        seed=settings.network.seed,
+        settings=_plain_settings(settings),
+        metrics=_metrics(held_out, epochs),
+    )
+
+
+def sigma_scale_of(held_out: HeldOut) -> float:
     """So that two thirds of the errors near the front are within one sigma."""
     near = held_out.log_regret < _NEAR
     if not near.any():

@@ -16,7 +16,6 @@ from diode.model.prediction import Prediction
 from diode.model.training import HeldOut
 from diode.model.truth import Truth
 
-GBDT_SUFFIX: Final = ".txt"
 _NEAR: Final = 0.5
 _DOUBT: Final = 0.1
 _FOLDS: Final = 8

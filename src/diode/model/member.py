@@ -13,7 +13,7 @@ from diode.features import COLUMNS
 from diode.model.checkpoint import Checkpoint, MemberState
 from diode.model.examples import Examples, lists_of_choices
 from diode.model.losses import Batch, loss_of
-from diode.model.networks import build_network
+from diode.model.networks import TimingNetwork, build_network
 from diode.model.spec import NetworkSpec
 from diode.model.training import EpochReport, HeldOut, TrainingSettings
 
@@ -56,7 +56,12 @@ class MemberTrainer:
     """Trains one member on all problems but those that it leaves out."""
 
     def __init__(
-        self, rows: TrainingRows, left_out: NDArray[np.bool_], number: int, settings: TrainingSettings
+        self,
+        rows: TrainingRows,
+        left_out: NDArray[np.bool_],
+        number: int,
+        settings: TrainingSettings,
+        initial: TimingNetwork | None = None,
     ) -> None:
         self._rows = rows
         self._number = number
@@ -66,13 +71,18 @@ class MemberTrainer:
         torch.manual_seed(settings.seed + 1000 * number)
         spec = NetworkSpec(settings.type, len(COLUMNS), settings.hidden, settings.layers)
         self.network = build_network(spec).to(rows.device)
-        self.network.normalise_by(*rows.timed)
+        if initial is None:
+            self.network.normalise_by(*rows.timed)
+        else:
+            self.network.load_state_dict(initial.state_dict())
         self._optimizer = torch.optim.AdamW(
             self.network.parameters(), lr=settings.learning_rate, weight_decay=settings.weight_decay
         )
         self._best: dict[str, torch.Tensor] = {}
         self._best_score = math.inf
         self._since_best = 0
+        if initial is not None:
+            self._keep_if_best(sum(self._validate()[1:]))
 
     def run(self, checkpoint: Checkpoint | None) -> Iterator[EpochReport]:
         settings = self._settings

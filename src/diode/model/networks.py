@@ -95,6 +95,19 @@ def build_network(spec: NetworkSpec) -> TimingNetwork:
     return _TYPES[spec.type](spec)
 
 
+def split_network(stacked: TimingNetwork) -> list[TimingNetwork]:
+    """Its members as networks of their own: `stack_networks` of them is the same again."""
+    spec = msgspec.structs.replace(stacked.spec, members=1)
+    shared = {name for name, _ in stacked.named_buffers()}
+    members = []
+    for number in range(stacked.spec.members):
+        member = build_network(spec)
+        state = stacked.state_dict().items()
+        member.load_state_dict({n: value if n in shared else value[number : number + 1] for n, value in state})
+        members.append(member)
+    return members
+
+
 def stack_networks(networks: Sequence[TimingNetwork]) -> TimingNetwork:
     """One network with the members of all, which share spec and normalisation."""
     spec = msgspec.structs.replace(networks[0].spec, members=sum(network.spec.members for network in networks))

@@ -14,8 +14,7 @@ import msgspec
 
 from diode.errors import DiodeError, FileAccessError, FileFormatError
 from diode.model.card import CARD_SUFFIX, ModelCard, card_path, read_card
-from diode.model.gbdt import GBDT_SUFFIX
-from diode.model.weights import TENSOR_SUFFIXES
+from diode.model.weights import GBDT_SUFFIX, TENSOR_SUFFIXES
 from diode.model.wrapper import ModelWrapper
 from diode.settings import model_paths
 from diode.storage.atomic import write_atomically
@@ -137,11 +136,11 @@ class ModelRegistry:
         found = self.matches(purpose=purpose, hardware=hardware, op=op, version=version)
         return found[0] if found else None
 
-    def write_manifest(self, folder: Path) -> Path:
-        """Writes `manifest.json` of the models in `folder`: what is there can then be told without reading them all."""
+    def manifest(self, folder: Path) -> bytes:
+        """The content of `manifest.json` for the models in `folder`."""
         entries = [
             {
-                "file": str(pointer.path.relative_to(folder)),
+                "file": pointer.path.relative_to(folder).as_posix(),
                 "name": pointer.card.name,
                 "version": pointer.version,
                 "purpose": pointer.purpose,
@@ -153,9 +152,13 @@ class ModelRegistry:
             for pointer in self.pointers
             if pointer.path.is_relative_to(folder)
         ]
-        path = folder / MANIFEST_NAME
         document = {"format": "diode-models", "version": 1, "models": entries}
-        write_atomically(path, msgspec.json.format(msgspec.json.encode(document), indent=1) + b"\n")
+        return msgspec.json.format(msgspec.json.encode(document), indent=1) + b"\n"
+
+    def write_manifest(self, folder: Path) -> Path:
+        """Writes `manifest.json` of the models in `folder`: what is there can then be told without reading them all."""
+        path = folder / MANIFEST_NAME
+        write_atomically(path, self.manifest(folder))
         return path
 
 

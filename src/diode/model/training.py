@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Literal
 
@@ -92,8 +92,12 @@ def train_on_examples(
     settings: TrainingSettings,
     report: Callable[[EpochReport], None] = lambda report: None,
     checkpoint: Checkpoint | None = None,
+    initial: Sequence[TimingNetwork] = (),
 ) -> TrainedNetwork:
-    """`folds` has an entry per problem; the problems of one fold are left out together."""
+    """`folds` has an entry per problem; the problems of one fold are left out together.
+
+    With `initial` networks, one a member, training goes on from these, and gives them back where nothing is better.
+    """
     from diode.model.member import MemberTrainer, TrainingRows
 
     present = sorted(set(folds.tolist()))
@@ -105,7 +109,7 @@ def train_on_examples(
     networks, held_out, reports = [], [], []
     for number in range(settings.members):
         left_out = folds == present[number % len(present)]
-        member = MemberTrainer(rows, left_out, number, settings)
+        member = MemberTrainer(rows, left_out, number, settings, initial[number] if initial else None)
         for epoch_report in member.run(checkpoint):
             reports.append(epoch_report)
             report(epoch_report)

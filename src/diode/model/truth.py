@@ -66,14 +66,14 @@ class Truth:
 
 
 def _measured_problems(dataset: Dataset) -> list[MeasuredProblem]:
-    rows = _rows_that_count(dataset)
-    columns = dataset.columns.take(rows)
     devices: dict[Hardware, int] = {}
     device_of = np.array(
         [devices.setdefault(environment.hardware, len(devices)) for environment in dataset.environments], dtype=np.int64
     )
+    groups = device_of[dataset.columns.environment_id] * len(dataset.problems) + dataset.columns.problem_id
+    rows = _rows_that_count(dataset, groups)
+    columns, groups = dataset.columns.take(rows), groups[rows]
     rounds = np.array([method.round for method in dataset.methods], dtype=np.int64)[columns.method_id]
-    groups = device_of[columns.environment_id] * len(dataset.problems) + columns.problem_id
     order = np.lexsort((columns.choice_id, groups))
     bounds = np.flatnonzero(np.diff(groups[order], prepend=-1))
     hardware = list(devices)
@@ -89,16 +89,17 @@ def _measured_problems(dataset: Dataset) -> list[MeasuredProblem]:
     return measured
 
 
-def _rows_that_count(dataset: Dataset) -> NDArray[np.intp]:
-    """GEMMs only; without failures of the moment; of a problem timed by several timers, the most careful one's."""
+def _rows_that_count(dataset: Dataset, groups: NDArray[np.int64]) -> NDArray[np.intp]:
+    """GEMMs only; without failures of the moment; of a problem timed by several timers, the most careful one's.
+
+    `groups` numbers the problem and the device of each row.
+    """
     columns = dataset.columns
     keep = np.array([isinstance(problem, MMShape) for problem in dataset.problems], dtype=np.bool_)[columns.problem_id]
     passing = np.array([failure.reason in _OF_THE_MOMENT for failure in dataset.failures] + [False], dtype=np.bool_)
     keep &= ~passing[columns.failure_id]
     careful = np.array([method.timer == _SWEEP_TIMER for method in dataset.methods], dtype=np.bool_)[columns.method_id]
-    swept = np.zeros(len(dataset.problems), dtype=np.bool_)
-    swept[columns.problem_id[keep & careful & dataset.succeeded]] = True
-    keep &= careful | ~swept[columns.problem_id]
+    keep &= careful | ~np.isin(groups, groups[keep & careful & dataset.succeeded])
     return np.flatnonzero(keep)
 
 

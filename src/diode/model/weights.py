@@ -15,6 +15,8 @@ from diode.errors import FileFormatError, UsageError
 from diode.storage.flaws import naming_file
 
 TENSOR_SUFFIXES: Final = (".safetensors", ".pt")
+GBDT_SUFFIX: Final = ".txt"
+"""LightGBM's own format; `diode.model.gbdt` reads it."""
 
 Parameters = Mapping[str, NDArray[np.float32]]
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from functools import cached_property
 from pathlib import Path
 from typing import Final
@@ -61,25 +61,30 @@ class ModelWrapper:
     @cached_property
     def model(self) -> TimingModel:
         card = self.card
-        with naming_file(self.path):
-            content = self.path.read_bytes()
-        if hashlib.sha256(content).hexdigest() != card.weights_sha256:
-            raise FileFormatError(
-                f"{self.path}: is not the file that {card_path(self.path).name} describes; both belong together"
-            )
         if card.network is None:
             from diode.model.gbdt import BoostedTrees
 
-            return BoostedTrees.decode(self.path, content, card.sigma_scale)
+            return BoostedTrees.decode(self.path, self._content(), card.sigma_scale)
+        return network_model(card, self.parameters(), card.sigma_scale, self._network)
+
+    def parameters(self) -> dict[str, NDArray[np.float32]]:
+        """Those of the network and, behind `SCREEN_PREFIX`, of the screen; read anew at each call."""
+        card = self.card
+        if card.network is None:
+            raise UsageError(f"{self.path}: a model of type {card.type} has no network")
         shapes = card.network.shapes()
         if card.screen is not None:
             shapes |= {SCREEN_PREFIX + name: shape for name, shape in card.screen.shapes().items()}
-        parameters = decode_tensors(self.path, content, shapes)
-        network = self._network(card.network, {name: parameters[name] for name in card.network.shapes()})
-        screen = None
-        if card.screen is not None:
-            screen = self._network(card.screen, {n: parameters[SCREEN_PREFIX + n] for n in card.screen.shapes()})
-        return NetworkModel(network, screen, card.sigma_scale)
+        return decode_tensors(self.path, self._content(), shapes)
+
+    def _content(self) -> bytes:
+        with naming_file(self.path):
+            content = self.path.read_bytes()
+        if hashlib.sha256(content).hexdigest() != self.card.weights_sha256:
+            raise FileFormatError(
+                f"{self.path}: is not the file that {card_path(self.path).name} describes; both belong together"
+            )
+        return content
 
     def predict(self, hardware: Hardware, problem: MMShape, choices: Sequence[Choice] | ChoiceTable) -> Prediction:
         """One entry per choice, in their order."""
@@ -117,6 +122,21 @@ class NetworkModel:
         sigma, failure = screened.sigma.copy(), screened.failure.copy()
         log_ratio[picked], sigma[picked], failure[picked] = refined.log_ratio, refined.sigma, refined.failure
         return Prediction(log_ratio, sigma, failure)
+
+
+def network_model(
+    card: ModelCard,
+    parameters: Mapping[str, NDArray[np.float32]],
+    sigma_scale: float,
+    build: Callable[[NetworkSpec, dict[str, NDArray[np.float32]]], Network] = ArrayNetwork,
+) -> NetworkModel:
+    """A model of the networks that a card describes, with these parameters."""
+    assert card.network is not None
+    network = build(card.network, {name: parameters[name] for name in card.network.shapes()})
+    if card.screen is None:
+        return NetworkModel(network, None, sigma_scale)
+    screen = build(card.screen, {name: parameters[SCREEN_PREFIX + name] for name in card.screen.shapes()})
+    return NetworkModel(network, screen, sigma_scale)
 
 
 def _torch_network(

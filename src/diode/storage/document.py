@@ -10,7 +10,7 @@ with -1 and NaN in place of null. The checksum may be absent.
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Annotated, Any, Generic, Literal, TypeVar
+from typing import Annotated, Any, Final, Generic, Literal, TypeVar
 
 import msgspec
 import numpy as np
@@ -84,6 +84,22 @@ class _Header(msgspec.Struct):
     version: msgspec.Raw = msgspec.Raw()
     hardware: msgspec.Raw = msgspec.Raw()
     operations: msgspec.Raw = msgspec.Raw()
+
+
+_OTHER_KINDS: Final = ("solution", "configs", "config", "operations", "rankings")
+"""What solutions, shapesets and comparisons have and no dataset does."""
+
+
+def is_of_another_kind(data: bytes) -> bool:
+    """Whether JSON is whole, and says that it is something else: a model's card, a solution, a shapeset."""
+    try:
+        fields: dict[str, msgspec.Raw] = decoded(data, dict[str, msgspec.Raw])
+        header: _Header = decoded(data, _Header)
+    except Flaw:
+        return False
+    if header.format:
+        return header.format != DATASET_FORMAT
+    return not header.hardware and any(name in fields for name in _OTHER_KINDS)
 
 
 def dataset_to_document(dataset: Dataset, encoding: Encoding) -> bytes:

@@ -9,7 +9,7 @@ from typing import Final, Literal, get_args
 
 from diode.errors import FileAccessError, UsageError
 from diode.storage.atomic import replacing, write_atomically
-from diode.storage.document import dataset_from_document, dataset_to_document
+from diode.storage.document import dataset_from_document, dataset_to_document, is_of_another_kind
 from diode.storage.flaws import naming_file
 from diode.types.dataset import Dataset, DatasetBuilder
 
@@ -46,7 +46,10 @@ def read_datasets(path: StrPath, extensions: Collection[str] | None = None) -> D
 
 
 def dataset_files(path: StrPath, extensions: Collection[str] | None = None) -> list[Path]:
-    """The file itself, or the files of a folder that `read_datasets` reads."""
+    """The file itself, or the files of a folder that `read_datasets` reads.
+
+    JSON of a folder that says that it is something else is left alone: models and solutions lie beside their data.
+    """
     path = Path(path)
     suffixes = DATASET_SUFFIXES if extensions is None else tuple(f".{name.removeprefix('.')}" for name in extensions)
     for suffix in suffixes:
@@ -56,11 +59,14 @@ def dataset_files(path: StrPath, extensions: Collection[str] | None = None) -> l
         if not path.is_dir():
             return [path]
         entries = sorted(path.iterdir())
-        files = [file for file in entries if file.suffix in suffixes and file.name[0] != "." and file.is_file()]
+        named = [file for file in entries if file.suffix in suffixes and file.name[0] != "." and file.is_file()]
+        files = [file for file in named if file.suffix != ".json" or not is_of_another_kind(file.read_bytes())]
     except OSError as cause:
         raise FileAccessError(f"{path}: cannot be read: {cause.strerror or cause}") from cause
-    if not files:
+    if not named:
         raise FileAccessError(f"{path}: holds no {', '.join(suffixes)} file")
+    if not files:
+        raise FileAccessError(f"{path}: holds no data set: {', '.join(file.name for file in named)} are something else")
     return files
 
 

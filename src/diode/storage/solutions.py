@@ -8,10 +8,10 @@ from typing import Final
 
 from diode.errors import InvalidRecordError, UsageError
 from diode.storage.atomic import write_atomically
+from diode.storage.counting import fastest
 from diode.storage.csv_solution import solution_from_csv, write_solution_csv
 from diode.storage.flaws import Flaw, naming_file
 from diode.storage.solution_json import solution_from_json, solution_to_json
-from diode.storage.statistics import fastest
 from diode.types.choice import Choice
 from diode.types.dataset import Dataset
 from diode.types.problem import MMShape

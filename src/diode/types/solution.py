@@ -8,7 +8,7 @@ from typing import Annotated, Any, Literal
 import msgspec
 
 from diode.errors import InvalidRecordError
-from diode.types.choice import Choice, Positive
+from diode.types.choice import Choice, CppTemplateConfig, Positive
 from diode.types.dtypes import DType
 from diode.types.measurement import Microseconds
 from diode.types.problem import MMShape, Name, Problem, Size
@@ -45,7 +45,10 @@ class ProblemPattern(msgspec.Struct, frozen=True, forbid_unknown_fields=True, om
 
 
 class ChoicePattern(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True):
-    """Some facts of a choice; a fact that is None may be any. A choice that has no such fact does not match."""
+    """Some facts of a choice; a fact that is None may be any. A choice that has no such fact does not match.
+
+    What a CPU template says of itself, its blocks, are facts too.
+    """
 
     kind: ChoiceKind | None = None
     template: Name | None = None
@@ -65,7 +68,8 @@ class ChoicePattern(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omi
     backend: Name | None = None
 
     def matches(self, choice: Choice) -> bool:
-        facts = {"kind": choice.__struct_config__.tag, **msgspec.structs.asdict(choice)}
+        described = choice.fields if isinstance(choice, CppTemplateConfig) else ()
+        facts = {**dict(described), "kind": choice.__struct_config__.tag, **msgspec.structs.asdict(choice)}
         return all(facts.get(name) == wanted for name, wanted in _given(self).items())
 
 

@@ -16,6 +16,7 @@ from dataclasses import replace
 
 import msgspec
 import torch
+from triton.runtime import interpreter
 
 from diode.collection.gpu.operands import Operands
 from diode.collection.kernels.compiler import _load
@@ -25,6 +26,18 @@ from diode.types.known_hardware import H200
 
 EVERY = 7
 """How many of a problem's configs are left out for each one that is run."""
+
+
+_patch_lang_tensor = interpreter._patch_lang_tensor
+
+
+def _with_indices(tensor, scope):
+    """Up to 3.6 Triton has numpy make a number of an array of one element, which numpy 2.4 refuses."""
+    _patch_lang_tensor(tensor, scope)
+    scope.set_attr(tensor, "__index__", lambda self: self.handle.data.item())
+
+
+interpreter._patch_lang_tensor = _with_indices
 
 
 def interpretable(text: str) -> str:

@@ -12,6 +12,7 @@ import msgspec
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from tests.integration.by_torch import SHORT_BMM_IS_ANOTHER_KERNEL
 
 from diode.collection.kernels.pattern import MAX_UNIT, KernelPattern, SizeUnits, family_sizes, resized
 from diode.collection.planning import launch_grid
@@ -142,7 +143,8 @@ def test_what_differs_in_units_k_layout_type_or_op_is_another_kernel(planner, st
     problem = MMShape.of("bmm", 1000, 520, 264, B=4)
     config = TritonGEMMConfig("triton::bmm", 32, 64, 16, 3, 4)
     sources = {planner.pattern(each, config, H200).family(each, config) for each in (problem, stranger)}
-    assert len(sources) == 2
+    as_another = 2 if stranger.M != 16 or SHORT_BMM_IS_ANOTHER_KERNEL else 1
+    assert len(sources) == as_another
 
 
 def test_another_config_is_another_kernel(planner):

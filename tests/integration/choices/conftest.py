@@ -17,7 +17,15 @@ from diode.integration.operation import stop_taking_back
 MakeHandler = Callable[..., DiodeInductorChoices]
 """`make_handler(weights..., top_k_configs=...)`: see `write_model` for the weights."""
 
-_OF_THE_HANDLER = ("top_k_configs", "enable_fallback", "performance_threshold", "on_mismatch", "wrapped", "device")
+_OF_THE_HANDLER = (
+    "learn",
+    "top_k_configs",
+    "enable_fallback",
+    "performance_threshold",
+    "on_mismatch",
+    "wrapped",
+    "device",
+)
 
 
 @pytest.fixture

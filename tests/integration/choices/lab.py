@@ -11,10 +11,12 @@ import msgspec
 import torch
 from torch._inductor import config
 from torch._inductor.choices import InductorChoices
+from torch._inductor.decomposition import select_decomp_table
 from torch._inductor.graph import GraphLowering
 from torch._inductor.select_algorithm import get_algorithm_selector_cache
 from torch._inductor.virtualized import V
 from torch._subclasses import FakeTensorMode
+from torch.fx import GraphModule
 from torch.fx.experimental.proxy_tensor import make_fx
 from torch.fx.experimental.symbolic_shapes import (
     DimDynamic,
@@ -65,6 +67,7 @@ class Tensor:
     dtype: torch.dtype = torch.bfloat16
     dynamic: tuple[int, ...] = ()
     bounds: tuple[int, int] | None = None
+    device: int = 0
 
     def make(self, fake: FakeTensorMode) -> torch.Tensor:
         like = torch.empty(self.sizes, dtype=self.dtype, device="meta")
@@ -73,7 +76,12 @@ class Tensor:
         if self.dynamic:
             like = fake.from_tensor(like, symbolic_context=self._symbols())
         with fake:
-            return torch.empty_strided(like.shape, like.stride(), dtype=self.dtype, device="cuda:0")
+            return torch.empty_strided(like.shape, like.stride(), dtype=self.dtype, device=f"cuda:{self.device}")
+
+    def real(self) -> torch.Tensor:
+        """Numbers on the CPU, for what is run in place of a GPU."""
+        numbers = torch.empty_strided(self.sizes, self.strides or torch.empty(self.sizes).stride(), dtype=self.dtype)
+        return numbers.normal_(generator=torch.Generator().manual_seed(0))
 
     def _symbols(self) -> StatelessSymbolicContext[Any, Any]:
         places = range(len(self.sizes))
@@ -106,6 +114,8 @@ class Lowered:
     autotuned: list[Autotuned] = field(default_factory=list)
     layouts: list[tuple[str, tuple[int, ...]]] = field(default_factory=list)
     """Kind of layout and strides of every buffer, at the end."""
+    guards: set[str] = field(default_factory=set)
+    """What the compiled graph holds for, of its symbols."""
 
     @property
     def choices(self) -> tuple[Choice, ...]:
@@ -118,29 +128,52 @@ def lower(
     function: Callable[..., Any],
     *arguments: Tensor,
     handler: InductorChoices,
-    hardware: Hardware = H200,
-    **settings: Any,
+    **how: Any,
 ) -> Lowered:
-    """Lowers for `hardware`, down to where choices would be compiled and benchmarked: the first of them is taken."""
+    """Lowers down to where choices would be compiled and benchmarked: the first of them is taken. See `graph_of`."""
     told = Lowered()
-    fake = FakeTensorMode(shape_env=ShapeEnv())
-    with ExitStack() as stack:
-        stack.enter_context(described_gpu(hardware))
-        stack.enter_context(config.patch({"max_autotune": True, **TMA, **settings}))
-        stack.enter_context(_listening(told.autotuned))
-        tensors = [argument.make(fake) for argument in arguments]
-        with fake:
-            traced = make_fx(function, tracing_mode="real")(*tensors)
-        graph = GraphLowering(traced, example_inputs=tensors, shape_env=fake.shape_env)
-        for scope in (V.set_choices_handler(handler), V.set_graph_handler(graph), V.set_fake_mode(fake), fake):
-            stack.enter_context(scope)
+    with _listening(told.autotuned), graph_of(function, *arguments, handler=handler, **how) as (graph, tensors):
         graph.run(*tensors)
         told.layouts = [
             (type(buffer.layout).__name__, tuple(int(stride) for stride in buffer.get_stride()))
             for buffer in graph.buffers
             if not any(getattr(stride, "free_symbols", None) for stride in buffer.get_stride())
         ]
+        told.guards = {str(guard.expr) for guard in graph.sizevars.shape_env.guards}
     return told
+
+
+@contextmanager
+def graph_of(
+    function: Callable[..., Any],
+    *arguments: Tensor,
+    handler: InductorChoices,
+    hardware: Hardware = H200,
+    others: Sequence[Hardware] = (),
+    prepare: Callable[[GraphModule], object] | None = None,
+    cpp_wrapper: bool = False,
+    decompose: bool = False,
+    **settings: Any,
+) -> Iterator[tuple[GraphLowering, list[torch.Tensor]]]:
+    """A function as a graph of Inductor's that can be run, for `hardware` as device 0 and `others` behind it.
+
+    `prepare` changes the graph as Inductor's passes do, and `decompose` applies Inductor's decompositions.
+    """
+    fake = FakeTensorMode(shape_env=ShapeEnv())
+    with ExitStack() as stack:
+        stack.enter_context(described_gpu(hardware, *others))
+        stack.enter_context(config.patch({"max_autotune": True, **TMA, **settings}))
+        tensors = [argument.make(fake) for argument in arguments]
+        with fake:
+            table = select_decomp_table() if decompose else None
+            traced = make_fx(function, table, tracing_mode="real")(*tensors)
+            if prepare is not None:
+                with V.set_fake_mode(fake):
+                    prepare(traced)
+        graph = GraphLowering(traced, example_inputs=tensors, shape_env=fake.shape_env, cpp_wrapper=cpp_wrapper)
+        for scope in (V.set_choices_handler(handler), V.set_graph_handler(graph), V.set_fake_mode(fake), fake):
+            stack.enter_context(scope)
+        yield graph, tensors
 
 
 @contextmanager

@@ -31,6 +31,7 @@ def write_model(
     per_unit: float = 1.0,
     library: float = 0.0,
     persistent: float = 0.0,
+    takes_bias: float = 0.0,
     sigma: float = 0.05,
     doomed: Mapping[str, float] | None = None,
     **described: Any,
@@ -38,7 +39,8 @@ def write_model(
     """A model that predicts a choice the slower, the farther its features are from those that it likes.
 
     A column in `likes` adds `per_unit` to the logarithm of the time of a tiled choice for each unit of distance;
-    `persistent` comes on top of that, and `library` is all that a library kernel has. A tiled choice whose column is
+    `persistent` comes on top of that, and `library` is all that a library kernel has, with `takes_bias` on top for the
+    one that takes the bias as a vector. A tiled choice whose column is
     above its value in `doomed` is said to fail.
     """
     units: list[tuple[dict[str, float], float, tuple[float, float, float]]] = []
@@ -46,7 +48,8 @@ def write_model(
         for sign in (1.0, -1.0):
             of_tiles = {column: sign * _SHARPNESS, "is_library": _NEVER}
             units.append((of_tiles, -sign * _SHARPNESS * wanted, (per_unit / _SHARPNESS, 0.0, 0.0)))
-    for column, extra in (("is_library", library), ("is_persistent", persistent)):
+    extras = {"is_library": library, "is_persistent": persistent, "adds_bias_itself": takes_bias}
+    for column, extra in extras.items():
         units.append(({column: _SHARPNESS}, 0.0, (extra / _SHARPNESS, 0.0, 0.0)))
     for column, most in (doomed or {}).items():
         units.append(({column: _SHARPNESS, "is_library": _NEVER}, -_SHARPNESS * most, (0.0, 0.0, 10.0)))

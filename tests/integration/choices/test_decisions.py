@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 import torch
+from tests.integration.by_torch import ADDMM_CALLS, PRUNES_BY_SHARED_MEMORY, library_kernels
 from tests.integration.choices.lab import A100, H200, TMA, Tensor, batch, lower, matrix
 from tests.integration.choices.models import write_model
 from torch._inductor.select_algorithm import get_algorithm_selector_cache
@@ -36,6 +37,7 @@ def fallbacks(handler):
 
 def test_the_statistics_have_the_promised_names(make_handler):
     expected = {"total_calls", "decisions", "model_selections", "configs_filtered", *FALLBACK_REASONS}
+    expected |= {"store_answers", "store_corrections"}
     expected |= {"decision_seconds_total", "decision_seconds_median", "decision_seconds_max"}
     handler = make_handler(top_k_configs=3)
     assert handler.get_stats() == dict.fromkeys(expected, 0)
@@ -50,12 +52,12 @@ def test_the_statistics_have_the_promised_names(make_handler):
     assert 0 < stats["decision_seconds_median"] <= stats["decision_seconds_max"] < stats["decision_seconds_total"]
 
 
-def test_the_three_calls_of_an_addmm_are_one_decision(make_handler):
+def test_all_calls_of_an_addmm_are_one_decision(make_handler):
     for wanted in (1, 3):
         handler = make_handler(top_k_configs=wanted)
         left = lower(torch.addmm, *ADDMM, handler=handler).choices
         assert len(left) == wanted
-        assert counts(handler, "total_calls", "decisions", "model_selections") == (3, 1, 1)
+        assert counts(handler, "total_calls", "decisions", "model_selections") == (ADDMM_CALLS, 1, 1)
         assert set(left) == {pick.choice for pick in last_decision().picks}
 
 
@@ -66,14 +68,15 @@ def test_linear_layers_in_one_graph_are_decided_each_by_itself(make_handler):
     handler = make_handler(top_k_configs=1)
     told = lower(mlp, matrix(512, 1024), Tensor((1024,)), matrix(1024, 1024), matrix(1024, 1024, "T"), handler=handler)
     assert [len(gemm.choices) for gemm in told.autotuned] == [1, 1]
-    assert counts(handler, "total_calls", "decisions") == (6, 2)
+    assert counts(handler, "total_calls", "decisions") == (2 * ADDMM_CALLS, 2)
 
 
 def test_the_same_matrices_with_another_bias_are_another_decision(make_handler):
     def twice(one, other, x, weight):
         return torch.addmm(one, x, weight), torch.addmm(other, x, weight)
 
-    for backends, decisions in (("ATEN,TRITON", 2), ("ATEN", 0)):
+    # Of library kernels alone there is a choice for the first bias, a row, where torch has two of them for it.
+    for backends, decisions in (("ATEN,TRITON", 2), ("ATEN", len(library_kernels("addmm")) - 1)):
         handler = make_handler(top_k_configs=1)
         biases = (Tensor((2048,)), matrix(512, 2048))
         told = lower(twice, *biases, *MM, handler=handler, max_autotune_gemm_backends=backends)
@@ -199,7 +202,8 @@ def test_the_latest_decision_explains_itself(make_handler):
     handler = make_handler(top_k_configs=2, name="my model", version="7", persistent=1.0)
     lower(torch.mm, *MM, handler=handler)
     told = str(last_decision())
-    assert told.startswith("mm 512x2048x1024 bfloat16 NN on NVIDIA H200, top 2 within 1000: 2 of 2401 choices")
+    candidates = 2059 if PRUNES_BY_SHARED_MEMORY else 2401
+    assert told.startswith(f"mm 512x2048x1024 bfloat16 NN on NVIDIA H200, top 2 within 1000: 2 of {candidates} choices")
     assert "by my model 7 (" in told
     best, second = told.splitlines()[1:]
     assert best.startswith("  mm 64x64x64 stages=3 warps=4 group=8: ")

@@ -10,16 +10,17 @@ from dataclasses import dataclass, field
 from hashlib import sha256
 from pathlib import Path
 from typing import Any
+from unittest import mock
 
 import msgspec
 import numpy as np
 import pytest
 import torch
+from tests.integration.by_torch import UNPRUNED
 from tests.integration.choices.lab import A100, H100, H200, Lowered, Tensor, lower, matrix
 from tests.integration.choices.models import write_model
 from torch._inductor.choices import InductorChoices
 from torch._inductor.exc import LoweringException
-from torch._inductor.template_heuristics.registry import override_template_heuristics
 from torch._inductor.template_heuristics.triton import CUDAMMTemplateConfigHeuristic
 
 from diode.features import COLUMNS
@@ -46,17 +47,17 @@ class Fault:
     hardware: Hardware = H200
     settings: dict[str, Any] = field(default_factory=dict)
     of_the_handler: dict[str, Any] = field(default_factory=dict)
-    heuristic: type | None = None
-    """Inductor's, of `triton::mm`."""
+    in_another_torch: bool = False
+    """Whether Inductor's heuristic of `triton::mm` is as in a torch that is not known yet."""
 
     def handler(self, folder: Path, **settings: Any) -> DiodeInductorChoices:
         return DiodeInductorChoices(self.make(folder), **(self.of_the_handler | settings))
 
     def lower(self, handler: InductorChoices) -> Lowered:
         function, *arguments = self.call
-        if self.heuristic is None:
+        if not self.in_another_torch:
             return lower(function, *arguments, handler=handler, hardware=self.hardware, **self.settings)
-        with override_template_heuristics("cuda", [("triton::mm", "mm")], self.heuristic):
+        with mock.patch.object(CUDAMMTemplateConfigHeuristic, "get_exhaustive_mm_configs", moved):
             return lower(function, *arguments, handler=handler, hardware=self.hardware, **self.settings)
 
 
@@ -119,11 +120,8 @@ def saved(anything):
     return content.getvalue()
 
 
-class Changed(CUDAMMTemplateConfigHeuristic):
-    """As in a torch that is not known yet."""
-
-    def get_exhaustive_mm_configs(self):
-        raise NotImplementedError("moved elsewhere")
+def moved(heuristic):
+    raise NotImplementedError("moved elsewhere")
 
 
 TINY = msgspec.structs.replace(H200, shared_memory_per_block=256)
@@ -200,13 +198,16 @@ FAULTS = {
         "none of .* candidates fits NVIDIA H200",
         model(hardware=(TINY,)),
         hardware=TINY,
-        settings=TRITON_ONLY,
+        settings=TRITON_ONLY | UNPRUNED,
     ),
     "everything fails": Fault(
         "fallback_empty_result", "none of .* candidates", model(doomed={"log_block_m": 3.0}), settings=TRITON_ONLY
     ),
     "a heuristic of another torch": Fault(
-        "fallback_error", "choosing for mm failed: NotImplementedError: moved elsewhere", model(), heuristic=Changed
+        "fallback_error",
+        "choosing for mm failed: NotImplementedError: moved elsewhere",
+        model(),
+        in_another_torch=True,
     ),
 }
 

@@ -8,7 +8,8 @@ from contextlib import contextmanager
 import msgspec
 import pytest
 import torch
-from tests.integration.choices.lab import A100, H100, H200, TMA, Tensor, batch, lower, matrix
+from tests.integration.by_torch import TILES_OF_THE_WHOLE_SPACE_AT_DEEP_K, UNPRUNED, library_kernels
+from tests.integration.choices.lab import A100, H100, H200, Tensor, batch, lower, matrix
 from torch._inductor.choices import InductorChoices
 
 from diode.integration.decision import last_decision
@@ -64,7 +65,7 @@ def test_what_is_left_is_of_the_exhaustive_space_and_aten_is_among_it(make_handl
     assert last_decision().sizes == (problem_of(op, layout),)
     assert len(left) == len(set(left)) == 12
     assert set(left) <= exhaustive(problem_of(op, layout), H200)
-    assert AtenChoice(op) in left
+    assert library_kernels(op) & set(left)
     best = last_decision().picks[0].choice
     assert best in left
     assert (best.block_m, best.block_n, best.block_k, best.num_stages, best.num_warps) == (64, 64, 64, 3, 4)
@@ -121,7 +122,7 @@ def test_a_large_problem_that_the_library_wins_goes_to_it_without_benchmarking(m
 def test_where_several_are_left_aten_is_among_them(make_handler, op, wanted, library):
     left = lower(OPS[op], *operands(op, "NN"), handler=make_handler(top_k_configs=wanted, library=library)).choices
     assert len(left) == wanted
-    assert AtenChoice(op) in left
+    assert library_kernels(op) & set(left)
 
 
 def test_persistent_and_plain_templates_compete_in_one_ranking(make_handler):
@@ -154,8 +155,9 @@ def test_no_shared_memory_beyond_the_device_is_offered(make_handler):
 
 def test_the_only_choice_keeps_a_margin_for_what_may_be_fused_into_it(make_handler):
     wide = {"log_block_m": 7.0, "log_block_n": 7.0, "log_block_k": 7.0, "stages": 4.0, "log_warps": 3.0}
-    among = lower(torch.mm, *operands("mm", "NN"), handler=make_handler(likes=wide, top_k_configs=2)).choices
-    (only,) = lower(torch.mm, *operands("mm", "NN"), handler=make_handler(likes=wide, top_k_configs=1)).choices
+    problem = operands("mm", "NN")
+    among = lower(torch.mm, *problem, handler=make_handler(likes=wide, top_k_configs=2), **UNPRUNED).choices
+    (only,) = lower(torch.mm, *problem, handler=make_handler(likes=wide, top_k_configs=1), **UNPRUNED).choices
     (best,) = (choice for choice in tiled(among))
     assert _shared_bytes(best, spared=True) <= 232448 < _shared_bytes(best, spared=False)
     assert only != best
@@ -188,18 +190,23 @@ def test_what_is_said_to_fail_is_never_offered(make_handler):
 def test_only_backends_that_the_user_allows_are_offered(make_handler, op, backends, wanted, kinds):
     handler = make_handler(top_k_configs=wanted, persistent=50.0)
     left = lower(OPS[op], *operands(op, "NN"), handler=handler, max_autotune_gemm_backends=backends).choices
+    library = len(library_kernels(op))
+    if backends == "ATEN":
+        kinds = kinds * min(library, wanted)
     assert sorted(type(choice).__name__ for choice in left) == sorted(kind.__name__ for kind in kinds)
-    assert handler.get_stats()["decisions"] == ("TRITON" in backends)
+    assert handler.get_stats()["decisions"] == ("TRITON" in backends or library > 1)
 
 
 DEEP = (matrix(32, 65536), matrix(65536, 48))
 
 
 def test_deep_k_is_decided_among_what_inductor_offers_there(make_handler):
-    settings = {**TMA, "max_autotune_gemm_search_space": "EXHAUSTIVE"}
-    own = lower(torch.mm, *DEEP, handler=InductorChoices(), **settings).choices
-    assert not tiled(own)
+    own = lower(torch.mm, *DEEP, handler=InductorChoices()).choices
     assert {type(choice) for choice in own} == {AtenChoice, DecomposeKConfig}
+    whole = {"max_autotune_gemm_search_space": "EXHAUSTIVE"}
+    offered = lower(torch.mm, *DEEP, handler=InductorChoices(), **whole).choices
+    assert set(own) <= set(offered)
+    assert bool(tiled(offered)) is TILES_OF_THE_WHOLE_SPACE_AT_DEEP_K
 
     knowing = make_handler(top_k_configs=3, library=0.0, templates=("aten", "decompose_k", "triton::mm"))
     left = lower(torch.mm, *DEEP, handler=knowing).choices

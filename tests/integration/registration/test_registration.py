@@ -9,8 +9,8 @@ from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 import torch
+from tests.integration.by_torch import REGISTRATION
 from tests.integration.choices.models import write_model
-from torch._inductor import choices as inductor_choices
 from torch._inductor import config
 from torch._inductor.choices import InductorChoices
 from torch._inductor.utils import fresh_cache
@@ -27,10 +27,6 @@ from diode.integration.inductor_integration import (
 )
 from diode.integration.installation import probe
 
-PATH = (
-    "register_inductor_choices" if hasattr(inductor_choices, "register_inductor_choices") else "inductor_choices_class"
-)
-
 
 def in_thread(work):
     with ThreadPoolExecutor(1) as pool:
@@ -43,7 +39,7 @@ def calls():
 
 def test_a_dummy_tells_the_interface_and_is_taken_back():
     before = V.choices
-    assert probe() == PATH
+    assert probe() == REGISTRATION
     assert V.choices is before
 
 
@@ -64,7 +60,7 @@ def test_without_the_interface_nothing_is_changed(missing, model, monkeypatch, c
 def test_enabled_it_says_how_and_with_what(model):
     status = diode.enable()["matmul"]
     assert status
-    assert (status.path, status.models) == (PATH, ("made-up 1",))
+    assert (status.path, status.models) == (REGISTRATION, ("made-up 1",))
     assert status.configs == ("triton.enable_persistent_tma_matmul",)
     assert get_integration_status()["matmul"] == status
     assert config.triton.enable_persistent_tma_matmul

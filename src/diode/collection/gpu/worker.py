@@ -12,6 +12,7 @@ from typing import Any, Final
 
 import torch
 
+from diode.collection.gpu.clock import ClockReader
 from diode.collection.gpu.launcher import KernelLoader, KernelLoadError
 from diode.collection.gpu.messages import Broken, Done, Entry, Job, Outcome, Ready, Stop
 from diode.collection.gpu.operands import Operands
@@ -79,7 +80,7 @@ class GpuWorker:
         self._kernels: dict[str, CompiledKernel] = {}
         self._found_right: set[tuple[object, ...]] = set()
         self._trying = trying
-        self._clock = _ClockReader(device)
+        self._clock = ClockReader(device)
         self._events = [torch.cuda.Event(enable_timing=True) for _ in range(2)]
 
     def run(self, job: Job) -> Done | Broken:
@@ -204,24 +205,6 @@ class GpuWorker:
                 self._loader.forget()
             kernel = self._kernels[path] = read_kernel(Path(path))
         return kernel
-
-
-class _ClockReader:
-    """The SM clock, where NVML can be had."""
-
-    def __init__(self, device: torch.device) -> None:
-        self._device = device
-        self._available = True
-        self.read()
-
-    def read(self) -> int | None:
-        if not self._available:
-            return None
-        try:
-            return int(torch.cuda.clock_rate(self._device)) or None
-        except (ModuleNotFoundError, RuntimeError):
-            self._available = False
-            return None
 
 
 def _kind(job: Job, entry: Entry) -> tuple[object, ...]:

@@ -8,6 +8,7 @@ import os
 import signal
 import tempfile
 import time
+import warnings
 from collections import deque
 from dataclasses import dataclass, field
 from multiprocessing.connection import Connection, wait
@@ -85,6 +86,8 @@ def _compile_to_store(key: str, source: KernelSource, task: CompileTask) -> Fail
 
 def _serve(connection: Connection) -> None:
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # the parent decides when to stop
+    # Triton 3.9 on its next version's default: as Inductor, we take the one that it has.
+    warnings.filterwarnings("ignore", message="TRITON_DEFAULT_FP_FUSION")
     if os.access(_MEMORY_FOLDER, os.W_OK):
         tempfile.tempdir = _MEMORY_FOLDER
     with contextlib.suppress(OSError):

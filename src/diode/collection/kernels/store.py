@@ -19,7 +19,8 @@ def kernel_path(store: str | Path, key: str) -> Path:
 def write_kernel(path: Path, kernel: CompiledKernel) -> None:
     path.parent.mkdir(parents=True, exist_ok=True)
     partial = path.with_suffix(f".{os.getpid()}")
-    partial.write_bytes(zlib.compress(msgspec.msgpack.encode(kernel), level=6))
+    # For its checksum only: kernels are much alike, and together they become a tenth in an archive.
+    partial.write_bytes(zlib.compress(msgspec.msgpack.encode(kernel), level=0))
     partial.replace(path)
 
 
