@@ -16,6 +16,9 @@ while the GPU is kept busy, and taken only where the queue was proven to be ahea
 is in it (docs/timing.md). Steps of models are CUDA graphs of forward and backward, captured right after their compile
 and timed the same way. Results of problems are compared with a reference in higher precision (`wrong`).
 
+A model that does not know all ops and types of what is measured is refused, for where it falls back the figures would
+be of Inductor's own search: `--ops` measures less, and `--any-op` measures it nevertheless.
+
 The result is written after every problem. `--resume` keeps what stands there, if model and software are the same, and
 does the rest. Usage: python benchmarks/compile.py --output benchmarks/results/compile_h200.json --seconds 400
 """
@@ -28,6 +31,7 @@ import logging
 import tempfile
 import time
 from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -47,12 +51,14 @@ from compile_summary import (
 )
 from diode.integration.device import current_hardware
 from diode.model import ModelWrapper
+from diode.model.card import ModelCard
 from diode.model.registry import weight_files
 from diode.storage import read_shapeset
 from diode.storage.atomic import write_atomically
 from diode.types import Hardware, MMShape
+from model_scope import unknown_to
 from provenance import provenance
-from small_models import small_models
+from small_models import SmallModel, small_models
 
 ROOT = Path(__file__).parents[1]
 PARTS = ("problems", "models", "exhaustive")
@@ -108,16 +114,50 @@ def model_file(path: Path) -> Path:
     return found[0]
 
 
+@dataclass(frozen=True)
+class Measured:
+    """What a run is of: what `--parts` and `--ops` leave."""
+
+    problems: tuple[MMShape, ...]
+    models: tuple[SmallModel, ...]
+    exhaustive: tuple[str, ...]
+
+    @classmethod
+    def of(cls, arguments: argparse.Namespace) -> Measured:
+        ops = {name.strip() for name in arguments.ops.split(",") if name.strip()}
+        listed = [problem for problem in read_shapeset(arguments.shapeset) if not ops or problem.op in ops]
+        if ops - {problem.op for problem in listed}:
+            raise SystemExit(f"--ops {arguments.ops}: {arguments.shapeset} has no problem of some of these ops")
+        parts = arguments.parts
+        return cls(
+            tuple(problem for problem in listed if "problems" in parts and str(problem) not in EXHAUSTIVE_PROBLEMS),
+            tuple(m for m in small_models() if "models" in parts and (not ops or set(m.ops) <= ops)),
+            tuple(str(p) for p in listed if "exhaustive" in parts and str(p) in EXHAUSTIVE_PROBLEMS),
+        )
+
+    def check_known(self, card: ModelCard, shapeset: Path) -> None:
+        """Refuses, before anything is compiled, a model that would fall back."""
+        searched = [problem for problem in read_shapeset(shapeset) if str(problem) in self.exhaustive]
+        unknown = unknown_to(card, [*self.problems, *searched], (op for model in self.models for op in model.ops))
+        if unknown:
+            raise SystemExit(
+                f"{card} does not know {', '.join(unknown)}, which are to be measured: name the ops that it knows with "
+                "--ops, or measure how it falls back with --any-op"
+            )
+
+
 def pending(results: Results, problems: Sequence[MMShape], hardware: Hardware, count: int) -> Iterator[MMShape]:
-    """The chosen problems that have no row yet; those of the EXHAUSTIVE searches are measured there."""
-    others = [problem for problem in problems if str(problem) not in EXHAUSTIVE_PROBLEMS]
-    for problem in chosen_problems(others, count, hardware):
+    """The chosen problems that have no row yet."""
+    for problem in chosen_problems(problems, count, hardware):
         if not results.has("problems", str(problem)):
             yield problem
 
 
 def run(arguments: argparse.Namespace, budget: Budget) -> None:
     model = ModelWrapper(model_file(arguments.model))
+    measured = Measured.of(arguments)
+    if not arguments.any_op:
+        measured.check_known(model.card, arguments.shapeset)
     hardware = current_hardware()
     head = {
         **provenance(hardware),
@@ -133,18 +173,17 @@ def run(arguments: argparse.Namespace, budget: Budget) -> None:
             bench.warm_up()
             print(f"ready after {budget.seconds - budget.left:.0f} s", flush=True)
             if "problems" in arguments.parts:
-                run_problems(bench, results, arguments, budget)
+                run_problems(bench, results, measured.problems, arguments.problems, budget)
             if "models" in arguments.parts:
-                run_models(bench, results, budget)
+                run_models(bench, results, measured.models, budget)
         torch.cuda.empty_cache()
     if "exhaustive" in arguments.parts:
-        run_exhaustives(model.path, results, arguments, budget)
+        run_exhaustives(model.path, results, measured.exhaustive, arguments, budget)
     results.write()
 
 
-def run_problems(bench: Bench, results: Results, arguments: argparse.Namespace, budget: Budget) -> None:
-    problems = pending(results, read_shapeset(arguments.shapeset), bench.hardware, arguments.problems)
-    for turn, problem in enumerate(problems):
+def run_problems(bench: Bench, results: Results, problems: Sequence[MMShape], count: int, budget: Budget) -> None:
+    for turn, problem in enumerate(pending(results, problems, bench.hardware, count)):
         if not budget.allows("problem"):
             return
         started = time.monotonic()
@@ -153,15 +192,17 @@ def run_problems(bench: Bench, results: Results, arguments: argparse.Namespace, 
         show(results.parts["problems"][-1], budget)
 
 
-def run_models(bench: Bench, results: Results, budget: Budget) -> None:
-    for small in small_models():
+def run_models(bench: Bench, results: Results, models: Sequence[SmallModel], budget: Budget) -> None:
+    for small in models:
         if not results.has("models", small.name) and budget.left > LEAST_MODEL_SECONDS:
             results.add("models", measure_model(bench, small, budget))
             show(results.parts["models"][-1], budget)
 
 
-def run_exhaustives(model: Path, results: Results, arguments: argparse.Namespace, budget: Budget) -> None:
-    names = [name for name in EXHAUSTIVE_PROBLEMS if not results.has("exhaustive", name)]
+def run_exhaustives(
+    model: Path, results: Results, searched: Sequence[str], arguments: argparse.Namespace, budget: Budget
+) -> None:
+    names = [name for name in searched if not results.has("exhaustive", name)]
     for number, name in enumerate(names):
         share = budget.left / (len(names) - number) - BEFORE_A_SEARCH_SECONDS
         if share > LEAST_SEARCH_SECONDS:
@@ -197,6 +238,8 @@ def parsed(given: Sequence[str] | None = None) -> argparse.Namespace:
     parser.add_argument("--problems", type=int, default=24)
     parser.add_argument("--exhaustive-seconds", type=float, default=240.0, help="of each EXHAUSTIVE search")
     parser.add_argument("--parts", nargs="+", choices=PARTS, default=list(PARTS))
+    parser.add_argument("--ops", default="", help="only problems, and models, of these, as in mm,bmm")
+    parser.add_argument("--any-op", action="store_true", help="measure also what the model does not know")
     parser.add_argument("--resume", action="store_true", help="keep what the output has, and do the rest")
     # how this program starts itself for a search
     parser.add_argument("--exhaustive-of", help=argparse.SUPPRESS)

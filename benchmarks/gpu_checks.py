@@ -97,11 +97,11 @@ def main() -> None:
     from provenance import provenance
 
     checks = [check for check in all_checks() if arguments.only in check.name]
-    from tests.integration.gpu.lab import trained_model
+    from tests.integration.gpu.lab import trained_card, trained_model
 
     diode.disable()  # an installed package of models must not choose beside the checks' own
     logging.getLogger("torch._inductor.select_algorithm").setLevel(logging.CRITICAL)
-    model = trained_model()
+    model, card = trained_model(), trained_card()
     try:
         hardware = current_hardware()
     except DiodeError as error:
@@ -110,6 +110,7 @@ def main() -> None:
         **provenance(hardware),
         "pytest": "present" if find_spec("pytest") else "absent",
         "trained_model": None if model is None else model.name,
+        "trained_model_knows": None if card is None else [*card.ops, *card.precisions],
     }
     print(f"{len(checks)} checks; pytest is {head['pytest']}, the trained model {head['trained_model'] or 'absent'}")
     wait_for_compile_workers()

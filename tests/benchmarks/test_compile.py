@@ -16,6 +16,7 @@ import cold_compile
 import compile as benchmark
 import compile_exhaustive
 import compile_summary
+from diode.errors import DiodeError
 from diode.integration.matmul_integration import MatmulIntegration
 from diode.model.evaluation import regime_of
 from diode.storage import read_shapeset
@@ -67,11 +68,39 @@ def test_no_chosen_problem_runs_for_long(problems):
     assert max(problem.flops for problem in everything) < 5e11
 
 
-def test_problems_that_are_searched_exhaustively_are_of_the_test_set_and_measured_there(problems, tmp_path):
+def test_problems_that_are_searched_exhaustively_are_of_the_test_set_and_measured_there(problems):
     assert set(benchmark.EXHAUSTIVE_PROBLEMS) <= {str(problem) for problem in problems}
-    results = benchmark.Results(tmp_path / "out.json", HEAD, resume=False)
-    pending = [str(problem) for problem in benchmark.pending(results, problems, H200, 1000)]
-    assert not set(benchmark.EXHAUSTIVE_PROBLEMS) & set(pending)
+    measured = benchmark.Measured.of(benchmark.parsed(["--output", "out.json"]))
+    assert measured.exhaustive
+    assert set(measured.exhaustive) == set(benchmark.EXHAUSTIVE_PROBLEMS)
+    assert not set(measured.exhaustive) & {str(problem) for problem in measured.problems}
+    assert len(measured.problems) == len(problems) - len(measured.exhaustive)
+
+
+def started(model: Path, output: Path, *words: str) -> str:
+    """What a run with the model ends with on this machine, which has no GPU."""
+    arguments = benchmark.parsed(["--model", str(model), "--output", str(output), *words])
+    with pytest.raises((SystemExit, DiodeError)) as ended:
+        benchmark.run(arguments, benchmark.Budget(60.0))
+    return str(ended.value)
+
+
+def test_a_model_that_would_fall_back_is_refused_before_anything_is_compiled(tmp_path):
+    model, output = write_model(tmp_path / "m.safetensors", ops=("mm",), precisions=("bfloat16",)), tmp_path / "o.json"
+    refused = "made-up 1 does not know addmm, bmm, float16, tf32, which are to be measured: "
+    assert started(model, output).startswith(refused)
+    assert started(model, output, "--ops", "mm").startswith("made-up 1 does not know float16")
+    assert started(model, output, "--parts", "models").startswith("made-up 1 does not know addmm, which")
+    for words in (("--any-op",), ("--ops", "mm", "--parts", "models"), ("--parts", "exhaustive")):
+        assert started(model, output, *words).startswith("no CUDA device can be used here")
+    assert started(model, output, "--ops", "mm,conv").startswith("--ops mm,conv: ")
+    assert not output.exists()
+
+
+def test_only_what_consists_of_the_ops_is_measured():
+    measured = benchmark.Measured.of(benchmark.parsed(["--output", "out.json", "--ops", "mm"]))
+    assert {problem.op for problem in measured.problems} == {"mm"}
+    assert [model.name for model in measured.models] == ["Llama-style block"]
 
 
 def test_speedups_and_ratios_are_geometric_means_beside_default():

@@ -8,10 +8,14 @@ import sys
 import time
 from pathlib import Path
 
+from tests.integration.choices.models import write_model
+from tests.integration.gpu import lab
 from tests.integration.gpu.checks import CHECKS
 from tests.integration.gpu.registry import Check
 
 import gpu_checks
+from diode.model.card import card_path, read_card
+from diode.types import MMShape
 
 ROOT = Path(__file__).parents[2]
 
@@ -59,6 +63,21 @@ def test_every_check_has_a_name_of_its_own_and_the_numbers_come_first():
     assert len(set(names)) == len(names) > 40
     modules = list(dict.fromkeys(check.module.rpartition(".")[2] for check in CHECKS))
     assert modules == ["numerics", "contract", "networks", "exporting"]
+
+
+def test_a_trained_model_is_checked_on_what_it_knows(tmp_path, monkeypatch):
+    trained = write_model(tmp_path / "trained.safetensors", ops=("mm", "addmm"), precisions=("bfloat16",))
+    monkeypatch.setenv("DIODE_TEST_MODEL", str(trained))
+    problems = [MMShape.of(op, 16, 16, 16, B=2 if "b" in op[:2] else 1) for op in ("mm", "addmm", "bmm", "baddbmm")]
+    problems.append(MMShape.of("mm", 16, 16, 16, dtype="float32"))
+    assert lab.known_problems(lab.LEARNED, problems) == problems[:2]
+    assert lab.known_problems("64x64 tiles", problems) == problems
+    assert lab.known_problems(lab.LEARNED, problems[2:]) == problems[2:]
+    assert lab.model_that_likes(lab.LEARNED, tmp_path / "a", "mm", "addmm") == trained
+    for number, (ops, precision) in enumerate(((("mm", "bmm"), "bfloat16"), (("mm",), "float16"))):
+        written = lab.model_that_likes(lab.LEARNED, tmp_path / str(number), *ops, precision=precision)
+        assert set(ops) <= set(read_card(card_path(written)).ops)
+        assert written != trained
 
 
 ON_A_BORROWED_MACHINE = """

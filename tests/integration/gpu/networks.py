@@ -32,7 +32,8 @@ def a_model_trains_as_it_does_in_eager(folder: Path, name: str, model: SmallMode
     exact = copy.deepcopy(module).float()
     truth = training_step(exact, exact, inputs.float())
     eager = training_step(module, module, inputs)
-    with choosing(model_that_likes(liking, folder), top_k) as choices:
+    precision = str(model.dtype).removeprefix("torch.")
+    with choosing(model_that_likes(liking, folder, *model.ops, precision=precision), top_k) as choices:
         found = compiled_cold(
             module, lambda forward: training_step(forward, module, inputs), folder / "caches", options=dict(SEARCHING)
         )
