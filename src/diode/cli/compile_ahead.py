@@ -87,7 +87,7 @@ def compile_ahead(
     finally:
         pool.close()
     out.print(f"{store}: {_line(done)}, in {duration(time.monotonic() - started)}", markup=False)
-    if done.problems_planned < done.problems or done.compiled + done.failed < done.kernels:
+    if done.problems_planned + done.problems_failed < done.problems or done.compiled + done.failed < done.kernels:
         err.print("stopped before all was compiled: run the same command again to go on", markup=False)
         if stopped.is_set():
             raise typer.Exit(STOPPED)
@@ -114,4 +114,6 @@ def _line(progress: AheadProgress) -> str:
     ]
     if progress.failed:
         parts.append(f"{progress.failed} that do not compile")
+    if progress.problems_failed:
+        parts.append(f"{progress.problems_failed} problems that cannot be planned")
     return ", ".join(parts)
