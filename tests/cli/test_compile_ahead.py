@@ -45,5 +45,5 @@ def test_a_gpu_that_nobody_knows_is_refused(tmp_path: Path, hardware: str, told:
     measured = Measurement(TINY, AtenChoice("mm"), cpu, TimingMethod("diode-sweep", "median"), Timing(3.0))
     write_dataset(Dataset.of([measured]), tmp_path / "cpu.json")
     done = compile_ahead(tmp_path, "--hardware", hardware)
-    assert (done.returncode, done.stdout, done.stderr) == (1, "", f"error: {told}\n")
+    assert (done.returncode, done.stdout, done.stderr) == (2, "", f"error: {told}\n")
     assert not (tmp_path / "cache").exists()
