@@ -207,8 +207,10 @@ def run_exhaustives(
         share = budget.left / (len(names) - number) - BEFORE_A_SEARCH_SECONDS
         if share > LEAST_SEARCH_SECONDS:
             seconds = min(arguments.exhaustive_seconds, share)
-            results.add("exhaustive", run_exhaustive(name, Path(__file__), model, arguments.shapeset, seconds))
-            show(results.parts["exhaustive"][-1], budget)
+            deadline = time.time() + share + BEFORE_A_SEARCH_SECONDS
+            row = run_exhaustive(name, Path(__file__), model, arguments.shapeset, seconds, deadline)
+            results.add("exhaustive", row)
+            show(row, budget)
         else:
             print(f"{name}: no time is left for its search; go on with --resume", flush=True)
 

@@ -178,13 +178,30 @@ time.sleep(600)
 def test_a_search_that_does_not_end_is_killed_with_its_workers(tmp_path):
     program, pids = tmp_path / "search.py", tmp_path / "pids"
     program.write_text(SEARCHES_FOREVER)
-    found = compile_exhaustive.run_exhaustive("tiny", program, pids, SHAPESET, seconds=0.5)
+    found = compile_exhaustive.run_exhaustive("tiny", program, pids, SHAPESET, seconds=0.5, deadline=time.time() + 600)
     assert found["exit_code"] < 0
     assert found["regime"] == "tiny"
     assert 0.5 <= found["rows"]["exhaustive"]["search_seconds"] < 60
     assert found["rows"]["exhaustive"]["kernels_compiled"] == 1
     for pid in pids.read_text().split():
         assert ends(int(pid))
+
+
+def test_a_search_is_told_of_by_its_deadline_however_long_it_might_take(tmp_path):
+    program, pids = tmp_path / "search.py", tmp_path / "pids"
+    program.write_text(SEARCHES_FOREVER)
+    deadline = time.time() + compile_exhaustive.ENDING_SECONDS + 5
+    found = compile_exhaustive.run_exhaustive("tiny", program, pids, SHAPESET, seconds=1e4, deadline=deadline)
+    assert found["rows"]["exhaustive"]["cut_off"] is True
+    assert found["rows"]["exhaustive"]["search_seconds"] <= 5 + compile_exhaustive.ENDING_SECONDS
+
+
+def test_a_process_that_ends_before_its_search_is_an_error(tmp_path):
+    program = tmp_path / "search.py"
+    program.write_text("raise SystemExit(3)")
+    found = compile_exhaustive.run_exhaustive("mm", program, tmp_path, SHAPESET, seconds=1.0, deadline=time.time() + 99)
+    assert found["errors"] == {"exhaustive": "no search began; the process ended with 3"}
+    assert compile_summary.oddities([found]) == [f"mm, exhaustive: failed: {found['errors']['exhaustive']}"]
 
 
 def ends(pid: int) -> bool:
