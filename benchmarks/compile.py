@@ -30,8 +30,9 @@ import json
 import logging
 import tempfile
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -40,7 +41,7 @@ import torch
 import diode
 from cold_compile import OPTIONS
 from compile_exhaustive import run_exhaustive, search_exhaustively
-from compile_measuring import Bench, Budget, measure_model, measure_problem
+from compile_measuring import Bench, Budget, measure_model, measure_problem, noting
 from compile_summary import (
     by_regime,
     chosen_problems,
@@ -67,6 +68,8 @@ EXHAUSTIVE_PROBLEMS = ("mm 16x4096x512 bfloat16 NT", "mm 1000x3584x4096 bfloat16
 BEFORE_A_SEARCH_SECONDS = 45.0
 LEAST_SEARCH_SECONDS = 20.0
 LEAST_MODEL_SECONDS = 20.0
+MODEL_SECONDS = 40.0
+"""What one is expected to take in its most important modes."""
 
 
 class Results:
@@ -86,10 +89,12 @@ class Results:
         self.parts = {part: list(found[f"{part}_measured"]) for part in PARTS}
 
     def has(self, part: str, name: str) -> bool:
-        return any(row["name"] == name for row in self.parts[part])
+        """What failed as a whole is no figure: a run that goes on tries it again."""
+        wanted = {"exhaustive"} if part == "exhaustive" else set()
+        return any(row["name"] == name and row["rows"] and wanted <= set(row["rows"]) for row in self.parts[part])
 
     def add(self, part: str, row: dict[str, Any]) -> None:
-        self.parts[part].append(row)
+        self.parts[part] = [other for other in self.parts[part] if other["name"] != row["name"]] + [row]
         self.write()
 
     def write(self) -> None:
@@ -173,30 +178,55 @@ def run(arguments: argparse.Namespace, budget: Budget) -> None:
             bench.warm_up()
             print(f"ready after {budget.seconds - budget.left:.0f} s", flush=True)
             if "problems" in arguments.parts:
-                run_problems(bench, results, measured.problems, arguments.problems, budget)
+                reserved = reserved_seconds(results, measured.models, measured.exhaustive, budget.seconds)
+                run_problems(bench, results, measured.problems, arguments.problems, budget, reserved)
             if "models" in arguments.parts:
-                run_models(bench, results, measured.models, budget)
+                reserved = reserved_seconds(results, (), measured.exhaustive, budget.seconds)
+                run_models(bench, results, measured.models, budget, reserved)
         torch.cuda.empty_cache()
     if "exhaustive" in arguments.parts:
         run_exhaustives(model.path, results, measured.exhaustive, arguments, budget)
     results.write()
 
 
-def run_problems(bench: Bench, results: Results, problems: Sequence[MMShape], count: int, budget: Budget) -> None:
+def reserved_seconds(
+    results: Results, models: Sequence[SmallModel], exhaustive: Sequence[str], of_seconds: float
+) -> float:
+    """What the parts that come later need, so that the first one does not take everything; at most half of the run."""
+    left_models = sum(not results.has("models", model.name) for model in models)
+    left_searches = sum(not results.has("exhaustive", name) for name in exhaustive)
+    needed = left_models * MODEL_SECONDS + left_searches * (BEFORE_A_SEARCH_SECONDS + 2 * LEAST_SEARCH_SECONDS)
+    return min(needed, of_seconds / 2)
+
+
+def run_problems(
+    bench: Bench, results: Results, problems: Sequence[MMShape], count: int, budget: Budget, reserved: float
+) -> None:
     for turn, problem in enumerate(pending(results, problems, bench.hardware, count)):
-        if not budget.allows("problem"):
+        if not budget.allows("problem", reserved):
             return
         started = time.monotonic()
-        results.add("problems", measure_problem(bench, problem, turn))
+        results.add("problems", whole_or_failed(str(problem), partial(measure_problem, bench, problem, turn)))
         budget.took("problem", time.monotonic() - started)
         show(results.parts["problems"][-1], budget)
 
 
-def run_models(bench: Bench, results: Results, models: Sequence[SmallModel], budget: Budget) -> None:
+def run_models(bench: Bench, results: Results, models: Sequence[SmallModel], budget: Budget, reserved: float) -> None:
     for small in models:
-        if not results.has("models", small.name) and budget.left > LEAST_MODEL_SECONDS:
-            results.add("models", measure_model(bench, small, budget))
+        if not results.has("models", small.name) and budget.left - reserved > LEAST_MODEL_SECONDS:
+            measure = partial(measure_model, bench, small, budget, reserved)
+            results.add("models", whole_or_failed(small.name, measure))
             show(results.parts["models"][-1], budget)
+
+
+def whole_or_failed(name: str, measure: Callable[[], dict[str, Any]]) -> dict[str, Any]:
+    """One that fails, as for want of memory, is told in its row, and is not to cost the others."""
+    errors: dict[str, str] = {}
+    with noting(errors, "all of it"):
+        return measure()
+    with noting(errors, "freeing its memory"):
+        torch.cuda.empty_cache()
+    return {"name": name, "regime": None, "errors": errors, "rows": {}}
 
 
 def run_exhaustives(

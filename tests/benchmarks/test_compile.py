@@ -22,6 +22,7 @@ from diode.model.evaluation import regime_of
 from diode.storage import read_shapeset
 from diode.types import MMShape
 from diode.types.known_hardware import H200
+from small_models import small_models
 
 SHAPESET = Path(__file__).parents[2] / "diode_datasets" / "h200_test_shapeset.json"
 HEAD = {"gpu": "NVIDIA H200", "torch": "2.11.0", "triton": "3.6.0", "model_sha256": "a"}
@@ -240,6 +241,58 @@ def test_figures_of_another_model_are_not_mixed_in(tmp_path):
         benchmark.Results(output, HEAD | {"model_sha256": "b"}, resume=True)
 
 
+class Failing:
+    """A machine on which nothing can be set up: its device is none."""
+
+    device = "no such device"
+    hardware = H200
+
+
+def test_what_fails_as_a_whole_is_a_row_with_its_error_and_tried_again(problems, tmp_path):
+    output = tmp_path / "out.json"
+    results = benchmark.Results(output, HEAD, resume=False)
+    budget = benchmark.Budget(600.0)
+    benchmark.run_problems(Failing(), results, problems, 2, budget, 0.0)
+    benchmark.run_models(Failing(), results, small_models(), budget, 0.0)
+    told = json.loads(output.read_text())
+    assert len(told["problems_measured"]) == 2
+    assert [row["name"] for row in told["models_measured"]] == [model.name for model in small_models()]
+    for failed in told["problems_measured"] + told["models_measured"]:
+        assert "no such device" in failed["errors"]["all of it"]
+    assert len(told["oddities"]) == 5
+    assert (told["problems"], told["models"]["models"], told["speedup_vs_default_kernels"]) == (0, 0, {})
+
+    again = benchmark.Results(output, HEAD, resume=True)
+    name = told["problems_measured"][0]["name"]
+    assert name in map(str, benchmark.pending(again, problems, H200, 2))
+    again.add("problems", row(default=(10.0, 4.0)) | {"name": name})
+    assert sorted(row["name"] for row in again.parts["problems"]) == sorted(
+        row["name"] for row in told["problems_measured"]
+    )
+
+
+def test_a_search_that_never_began_is_tried_again(tmp_path):
+    results = benchmark.Results(tmp_path / "out.json", HEAD, resume=False)
+    results.add("exhaustive", row(default=(10.0, 4.0)) | {"errors": {"exhaustive": "no search began"}})
+    assert not results.has("exhaustive", "mm")
+    results.add("exhaustive", row(default=(10.0, 4.0), exhaustive=(9.0, 40.0)))
+    assert results.has("exhaustive", "mm")
+    assert len(results.parts["exhaustive"]) == 1
+
+
+def test_the_first_part_leaves_time_to_the_later_ones(problems, tmp_path):
+    results = benchmark.Results(tmp_path / "out.json", HEAD, resume=False)
+    searches = benchmark.EXHAUSTIVE_PROBLEMS
+    all_of_it = benchmark.reserved_seconds(results, small_models(), searches, 900.0)
+    assert 900.0 / 2 >= all_of_it > benchmark.reserved_seconds(results, (), searches, 900.0) > 100.0
+    assert benchmark.reserved_seconds(results, small_models(), searches, 100.0) == 50.0
+    assert benchmark.reserved_seconds(results, (), (), 900.0) == 0.0
+    results.add("exhaustive", row(exhaustive=(9.0, 40.0)) | {"name": searches[0]})
+    assert benchmark.reserved_seconds(results, small_models(), searches, 900.0) < all_of_it
+    benchmark.run_problems(Failing(), results, problems, 24, benchmark.Budget(90.0), reserved=91.0)
+    assert results.parts["problems"] == []
+
+
 def test_time_that_is_left_must_be_enough_for_the_longest_so_far():
     budget = benchmark.Budget(100.0)
     assert budget.allows("problem")
@@ -247,6 +300,7 @@ def test_time_that_is_left_must_be_enough_for_the_longest_so_far():
     budget.took("problem", 2.0)
     assert not budget.allows("problem")
     assert budget.allows("model")
+    assert not budget.allows("model", reserved=101.0)
 
 
 @pytest.fixture(scope="module")
