@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import json
 import os
 import subprocess
 import sys
 import time
 from pathlib import Path
 
+import pytest
 from tests.integration.choices.models import write_model
 from tests.integration.gpu import lab
 from tests.integration.gpu.checks import CHECKS
@@ -56,6 +58,40 @@ def test_when_time_is_over_the_rest_is_said_not_to_have_run():
     assert [row["outcome"] for row in outcomes] == ["passed", "not run"]
     assert outcomes[0]["seconds"] >= 0.2
     assert written[-1]["not run"] == 1
+
+
+def test_a_run_that_goes_on_keeps_what_has_passed_and_begins_with_what_was_not_run():
+    begun: list[str] = []
+
+    def repaired(_: Path) -> None:
+        begun.append("repaired")
+
+    def late(_: Path) -> None:
+        begun.append("late")
+
+    before = [{"name": "failing", "outcome": "passed"}, {"name": "repaired", "outcome": "failed", "message": "was"}]
+    written: list[dict[str, object]] = []
+    outcomes = gpu_checks.run_checks(checks(failing, repaired, late), 60.0, written.append, before)
+    assert begun == ["late", "repaired"]
+    assert [(row["name"], row["outcome"]) for row in outcomes] == [
+        ("failing", "passed"),
+        ("repaired", "passed"),
+        ("late", "passed"),
+    ]
+    assert "message" not in outcomes[1]
+    assert (written[0]["passed"], written[0]["failed"]) == (2, 1)
+
+
+def test_outcomes_of_another_gpu_or_model_are_not_gone_on_with(tmp_path):
+    head = dict.fromkeys(gpu_checks.SAME, "a")
+    output = tmp_path / "out.json"
+    assert gpu_checks.outcomes_before(output, head) == []
+    rows = [{"name": "passing", "outcome": "passed"}]
+    output.write_text(json.dumps({**head, "checks": rows}))
+    assert gpu_checks.outcomes_before(output, head) == rows
+    for name in gpu_checks.SAME:
+        with pytest.raises(SystemExit, match=f"its {name} is a, here it is b"):
+            gpu_checks.outcomes_before(output, head | {name: "b"})
 
 
 def test_every_check_has_a_name_of_its_own_and_the_numbers_come_first():
