@@ -97,7 +97,9 @@ def outcomes_before(output: Path, head: dict[str, Any]) -> list[dict[str, Any]]:
     found = json.loads(output.read_text())
     for name in SAME:
         if found.get(name) != head.get(name):
-            raise SystemExit(f"{output}: its {name} is {found.get(name)}, here it is {head.get(name)}; leave out --resume")
+            raise SystemExit(
+                f"{output}: its {name} is {found.get(name)}, here it is {head.get(name)}; leave out --resume"
+            )
     return list(found["checks"])
 
 
