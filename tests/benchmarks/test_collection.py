@@ -1,4 +1,4 @@
-"""The program that measures how fast the sweep measures: what it refuses, and what it says where nothing was counted."""
+"""The program that measures how fast the sweep measures: what it refuses, and what it says of nothing."""
 
 from __future__ import annotations
 
