@@ -137,7 +137,7 @@ class Measured:
         return cls(
             tuple(problem for problem in listed if "problems" in parts and str(problem) not in EXHAUSTIVE_PROBLEMS),
             tuple(m for m in small_models() if "models" in parts and (not ops or set(m.ops) <= ops)),
-            tuple(str(p) for p in listed if "exhaustive" in parts and str(p) in EXHAUSTIVE_PROBLEMS),
+            tuple(name for name in EXHAUSTIVE_PROBLEMS if "exhaustive" in parts and name in map(str, listed)),
         )
 
     def check_known(self, card: ModelCard, shapeset: Path) -> None:
