@@ -42,9 +42,10 @@ pytest: setup ## the tests, with coverage
 	@echo "==> tests: pytest, with coverage"
 	@$(BIN)/python -m pytest -n auto --maxprocesses 4 --dist loadfile --cov --cov-report=term $(PYTEST_ARGS)
 
-gpu: setup ## what is checked on a GPU, kept in benchmarks/results
+gpu: setup ## what is checked on a GPU, kept in build/gpu_checks.json
 	@echo "==> GPU: the checks of tests/integration/gpu"
-	@PYTHONPATH=src $(BIN)/python benchmarks/gpu_checks.py --output benchmarks/results/gpu_tests_h200.json
+	@mkdir -p build
+	@PYTHONPATH=src $(BIN)/python benchmarks/gpu_checks.py --output build/gpu_checks.json
 
 format: setup ## rewrite the sources as ruff wants them
 	@$(BIN)/ruff check --fix --exit-zero --quiet .

@@ -6,6 +6,7 @@
    choice of the first timing has in the second); Inductor's own benchmarker on the same static kernels.
 3. EXHAUSTIVE max-autotune on two small problems, for the same count per second.
 
+`--ops` and `--without` leave out problems, as with diode collect-shapeset.
 Usage: python benchmarks/collection.py --shapeset diode_datasets/h200_train_shapeset.json --seconds 380
            --data train.parquet --output benchmarks/results/collection_h200.json
 """
@@ -17,6 +18,8 @@ import json
 import multiprocessing
 import os
 import random
+import shlex
+import sys
 import time
 from collections.abc import Callable
 from dataclasses import dataclass, field
@@ -27,34 +30,35 @@ from typing import Any
 import numpy as np
 
 from diode.cli.console import err
+from diode.cli.listed_problems import listed_problems
 from diode.cli.progress import CollectionDisplay
 from diode.collection.gpu.timer import Repeats
 from diode.collection.run import CollectionPlan, run_collection
 from diode.collection.sampling import ChoiceSample
 from diode.collection.sweep import SweepSettings
+from diode.errors import DiodeError
 from diode.settings import cache_folder
-from diode.storage import read_shapeset
+from diode.storage.atomic import write_atomically
 from diode.types import Choice, Dataset, MMShape, PersistentTMAConfig, TritonGEMMConfig
 from provenance import provenance
 
 EXHAUSTIVE_PROBLEMS = ((16, 4096, 1024), (16, 8192, 1024))
 """Small spaces, that a search comes to the end of: more of a flattery for Inductor than large ones would be."""
 EXHAUSTIVE_LIMIT_SECONDS = 60.0
+STARTING_LIMIT_SECONDS = 120.0
 PAIR_PROBLEMS = 56
 FASTEST, OTHERS = 5, 3
 PAIR_REPEATS = Repeats(at_least=7, at_most=15, hopeless=1e9, seconds=2.0)
 LEAST_COMPARED_US = 50.0
 
 
-def sweep(
-    shapeset: Path, ops: frozenset[str], seconds: float, choices: int, data: Path
-) -> tuple[Dataset, dict[str, Any]]:
+def sweep(problems: tuple[MMShape, ...], seconds: float, choices: int, data: Path) -> tuple[Dataset, dict[str, Any]]:
     plan = CollectionPlan(
-        problems=tuple(problem for problem in read_shapeset(shapeset) if not ops or problem.op in ops),
+        problems=problems,
         output=data,
         settings=SweepSettings(sample=ChoiceSample(choices, shared=True)),
         budget_seconds=seconds,
-        command=f"benchmarks/collection.py --shapeset {shapeset} --ops '{','.join(sorted(ops))}' --choices {choices}",
+        command=shlex.join(["python", *sys.argv]),
     )
     with CollectionDisplay(err, seconds) as display:
         result = run_collection(plan, display)
@@ -103,25 +107,31 @@ def exhaustive_autotune(answers: Any) -> None:
         answers.put({"problem": f"{m}x{n}x{k}", "seconds": seconds, "timed": timed, "choices": len(measured)})
 
 
-def inductor_rate() -> dict[str, Any]:
+def inductor_rate(
+    search: Callable[[Any], None] = exhaustive_autotune,
+    limit_seconds: float = EXHAUSTIVE_LIMIT_SECONDS,
+    starting_seconds: float = STARTING_LIMIT_SECONDS,
+) -> dict[str, Any]:
+    """A rate of None where no search came to its end within the limit."""
     context = multiprocessing.get_context("spawn")
     answers = context.Queue()
-    process = context.Process(target=exhaustive_autotune, args=(answers,))
+    process = context.Process(target=search, args=(answers,))
     process.start()
-    answers.get(timeout=120)
-    started = time.monotonic()
     runs: list[dict[str, Any]] = []
-    while len(runs) < len(EXHAUSTIVE_PROBLEMS):
-        left = EXHAUSTIVE_LIMIT_SECONDS - (time.monotonic() - started)
-        try:
-            runs.append(answers.get(timeout=max(left, 0.1)))
-        except Empty:
-            break
-    process.kill()
-    process.join()
+    try:
+        answers.get(timeout=starting_seconds)
+        deadline = time.monotonic() + limit_seconds
+        while len(runs) < len(EXHAUSTIVE_PROBLEMS):
+            runs.append(answers.get(timeout=max(deadline - time.monotonic(), 0.1)))
+    except Empty:
+        pass  # what has ended until then counts
+    finally:
+        process.kill()
+        process.join()
     seconds = sum(run["seconds"] for run in runs)
     timed = sum(run["timed"] for run in runs)
-    return {"inductor_exhaustive_per_second": timed / seconds, "runs": runs, "limit_s": EXHAUSTIVE_LIMIT_SECONDS}
+    rate = timed / seconds if seconds else None
+    return {"inductor_exhaustive_per_second": rate, "runs": runs, "limit_s": limit_seconds}
 
 
 @dataclass
@@ -286,20 +296,25 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--shapeset", type=Path, required=True)
     parser.add_argument("--ops", default="", help="only these, as in mm,bmm")
+    parser.add_argument("--without", type=Path, action="append", help="leave out what this data set has measured")
     parser.add_argument("--seconds", type=float, default=320.0)
     parser.add_argument("--choices", type=int, default=12)
     parser.add_argument("--data", type=Path, required=True)
     parser.add_argument("--output", type=Path, required=True)
     arguments = parser.parse_args()
+    try:
+        problems = listed_problems(arguments.shapeset, arguments.ops, arguments.without, arguments.data)
+    except DiodeError as error:
+        raise SystemExit(str(error)) from error
     if store().exists():
         raise SystemExit(f"{store()} exists: name an empty folder with DIODE_CACHE, so that compiling is counted")
-    ops = frozenset(filter(None, arguments.ops.split(",")))
-    dataset, facts = sweep(arguments.shapeset, ops, arguments.seconds, arguments.choices, arguments.data)
+    dataset, facts = sweep(problems, arguments.seconds, arguments.choices, arguments.data)
     result: dict[str, Any] = {"measurements_per_second": facts["measurements_per_second"], "sweep": facts}
     from diode.integration.device import current_hardware
 
     def keep() -> None:
-        arguments.output.write_text(json.dumps({**provenance(current_hardware()), **result}, indent=1) + "\n")
+        content = json.dumps({**provenance(current_hardware()), **result}, indent=1)
+        write_atomically(arguments.output, content.encode() + b"\n")
 
     keep()
     print(json.dumps(facts, indent=1), flush=True)

@@ -16,6 +16,9 @@ while the GPU is kept busy, and taken only where the queue was proven to be ahea
 is in it (docs/timing.md). Steps of models are CUDA graphs of forward and backward, captured right after their compile
 and timed the same way. Results of problems are compared with a reference in higher precision (`wrong`).
 
+A model that does not know all ops and types of what is measured is refused, for where it falls back the figures would
+be of Inductor's own search: `--ops` measures less, and `--any-op` measures it nevertheless.
+
 The result is written after every problem. `--resume` keeps what stands there, if model and software are the same, and
 does the rest. Usage: python benchmarks/compile.py --output benchmarks/results/compile_h200.json --seconds 400
 """
@@ -27,7 +30,9 @@ import json
 import logging
 import tempfile
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -36,7 +41,7 @@ import torch
 import diode
 from cold_compile import OPTIONS
 from compile_exhaustive import run_exhaustive, search_exhaustively
-from compile_measuring import Bench, Budget, measure_model, measure_problem
+from compile_measuring import Bench, Budget, measure_model, measure_problem, noting
 from compile_summary import (
     by_regime,
     chosen_problems,
@@ -47,12 +52,14 @@ from compile_summary import (
 )
 from diode.integration.device import current_hardware
 from diode.model import ModelWrapper
+from diode.model.card import ModelCard
 from diode.model.registry import weight_files
 from diode.storage import read_shapeset
 from diode.storage.atomic import write_atomically
 from diode.types import Hardware, MMShape
+from model_scope import unknown_to
 from provenance import provenance
-from small_models import small_models
+from small_models import SmallModel, small_models
 
 ROOT = Path(__file__).parents[1]
 PARTS = ("problems", "models", "exhaustive")
@@ -61,6 +68,8 @@ EXHAUSTIVE_PROBLEMS = ("mm 16x4096x512 bfloat16 NT", "mm 1000x3584x4096 bfloat16
 BEFORE_A_SEARCH_SECONDS = 45.0
 LEAST_SEARCH_SECONDS = 20.0
 LEAST_MODEL_SECONDS = 20.0
+MODEL_SECONDS = 40.0
+"""What one is expected to take in its most important modes."""
 
 
 class Results:
@@ -80,10 +89,12 @@ class Results:
         self.parts = {part: list(found[f"{part}_measured"]) for part in PARTS}
 
     def has(self, part: str, name: str) -> bool:
-        return any(row["name"] == name for row in self.parts[part])
+        """What failed as a whole is no figure: a run that goes on tries it again."""
+        wanted = {"exhaustive"} if part == "exhaustive" else set()
+        return any(row["name"] == name and row["rows"] and wanted <= set(row["rows"]) for row in self.parts[part])
 
     def add(self, part: str, row: dict[str, Any]) -> None:
-        self.parts[part].append(row)
+        self.parts[part] = [other for other in self.parts[part] if other["name"] != row["name"]] + [row]
         self.write()
 
     def write(self) -> None:
@@ -108,16 +119,50 @@ def model_file(path: Path) -> Path:
     return found[0]
 
 
+@dataclass(frozen=True)
+class Measured:
+    """What a run is of: what `--parts` and `--ops` leave."""
+
+    problems: tuple[MMShape, ...]
+    models: tuple[SmallModel, ...]
+    exhaustive: tuple[str, ...]
+
+    @classmethod
+    def of(cls, arguments: argparse.Namespace) -> Measured:
+        ops = {name.strip() for name in arguments.ops.split(",") if name.strip()}
+        listed = [problem for problem in read_shapeset(arguments.shapeset) if not ops or problem.op in ops]
+        if ops - {problem.op for problem in listed}:
+            raise SystemExit(f"--ops {arguments.ops}: {arguments.shapeset} has no problem of some of these ops")
+        parts = arguments.parts
+        return cls(
+            tuple(problem for problem in listed if "problems" in parts and str(problem) not in EXHAUSTIVE_PROBLEMS),
+            tuple(m for m in small_models() if "models" in parts and (not ops or set(m.ops) <= ops)),
+            tuple(name for name in EXHAUSTIVE_PROBLEMS if "exhaustive" in parts and name in map(str, listed)),
+        )
+
+    def check_known(self, card: ModelCard, shapeset: Path) -> None:
+        """Refuses, before anything is compiled, a model that would fall back."""
+        searched = [problem for problem in read_shapeset(shapeset) if str(problem) in self.exhaustive]
+        unknown = unknown_to(card, [*self.problems, *searched], (op for model in self.models for op in model.ops))
+        if unknown:
+            raise SystemExit(
+                f"{card} does not know {', '.join(unknown)}, which are to be measured: name the ops that it knows with "
+                "--ops, or measure how it falls back with --any-op"
+            )
+
+
 def pending(results: Results, problems: Sequence[MMShape], hardware: Hardware, count: int) -> Iterator[MMShape]:
-    """The chosen problems that have no row yet; those of the EXHAUSTIVE searches are measured there."""
-    others = [problem for problem in problems if str(problem) not in EXHAUSTIVE_PROBLEMS]
-    for problem in chosen_problems(others, count, hardware):
+    """The chosen problems that have no row yet."""
+    for problem in chosen_problems(problems, count, hardware):
         if not results.has("problems", str(problem)):
             yield problem
 
 
 def run(arguments: argparse.Namespace, budget: Budget) -> None:
     model = ModelWrapper(model_file(arguments.model))
+    measured = Measured.of(arguments)
+    if not arguments.any_op:
+        measured.check_known(model.card, arguments.shapeset)
     hardware = current_hardware()
     head = {
         **provenance(hardware),
@@ -133,41 +178,69 @@ def run(arguments: argparse.Namespace, budget: Budget) -> None:
             bench.warm_up()
             print(f"ready after {budget.seconds - budget.left:.0f} s", flush=True)
             if "problems" in arguments.parts:
-                run_problems(bench, results, arguments, budget)
+                reserved = reserved_seconds(results, measured.models, measured.exhaustive, budget.seconds)
+                run_problems(bench, results, measured.problems, arguments.problems, budget, reserved)
             if "models" in arguments.parts:
-                run_models(bench, results, budget)
+                reserved = reserved_seconds(results, (), measured.exhaustive, budget.seconds)
+                run_models(bench, results, measured.models, budget, reserved)
         torch.cuda.empty_cache()
     if "exhaustive" in arguments.parts:
-        run_exhaustives(model.path, results, arguments, budget)
+        run_exhaustives(model.path, results, measured.exhaustive, arguments, budget)
     results.write()
 
 
-def run_problems(bench: Bench, results: Results, arguments: argparse.Namespace, budget: Budget) -> None:
-    problems = pending(results, read_shapeset(arguments.shapeset), bench.hardware, arguments.problems)
-    for turn, problem in enumerate(problems):
-        if not budget.allows("problem"):
+def reserved_seconds(
+    results: Results, models: Sequence[SmallModel], exhaustive: Sequence[str], of_seconds: float
+) -> float:
+    """What the parts that come later need, so that the first one does not take everything; at most half of the run."""
+    left_models = sum(not results.has("models", model.name) for model in models)
+    left_searches = sum(not results.has("exhaustive", name) for name in exhaustive)
+    needed = left_models * MODEL_SECONDS + left_searches * (BEFORE_A_SEARCH_SECONDS + 2 * LEAST_SEARCH_SECONDS)
+    return min(needed, of_seconds / 2)
+
+
+def run_problems(
+    bench: Bench, results: Results, problems: Sequence[MMShape], count: int, budget: Budget, reserved: float
+) -> None:
+    for turn, problem in enumerate(pending(results, problems, bench.hardware, count)):
+        if not budget.allows("problem", reserved):
             return
         started = time.monotonic()
-        results.add("problems", measure_problem(bench, problem, turn))
+        results.add("problems", whole_or_failed(str(problem), partial(measure_problem, bench, problem, turn)))
         budget.took("problem", time.monotonic() - started)
         show(results.parts["problems"][-1], budget)
 
 
-def run_models(bench: Bench, results: Results, budget: Budget) -> None:
-    for small in small_models():
-        if not results.has("models", small.name) and budget.left > LEAST_MODEL_SECONDS:
-            results.add("models", measure_model(bench, small, budget))
+def run_models(bench: Bench, results: Results, models: Sequence[SmallModel], budget: Budget, reserved: float) -> None:
+    for small in models:
+        if not results.has("models", small.name) and budget.left - reserved > LEAST_MODEL_SECONDS:
+            measure = partial(measure_model, bench, small, budget, reserved)
+            results.add("models", whole_or_failed(small.name, measure))
             show(results.parts["models"][-1], budget)
 
 
-def run_exhaustives(model: Path, results: Results, arguments: argparse.Namespace, budget: Budget) -> None:
-    names = [name for name in EXHAUSTIVE_PROBLEMS if not results.has("exhaustive", name)]
+def whole_or_failed(name: str, measure: Callable[[], dict[str, Any]]) -> dict[str, Any]:
+    """One that fails, as for want of memory, is told in its row, and is not to cost the others."""
+    errors: dict[str, str] = {}
+    with noting(errors, "all of it"):
+        return measure()
+    with noting(errors, "freeing its memory"):
+        torch.cuda.empty_cache()
+    return {"name": name, "regime": None, "errors": errors, "rows": {}}
+
+
+def run_exhaustives(
+    model: Path, results: Results, searched: Sequence[str], arguments: argparse.Namespace, budget: Budget
+) -> None:
+    names = [name for name in searched if not results.has("exhaustive", name)]
     for number, name in enumerate(names):
         share = budget.left / (len(names) - number) - BEFORE_A_SEARCH_SECONDS
         if share > LEAST_SEARCH_SECONDS:
             seconds = min(arguments.exhaustive_seconds, share)
-            results.add("exhaustive", run_exhaustive(name, Path(__file__), model, arguments.shapeset, seconds))
-            show(results.parts["exhaustive"][-1], budget)
+            deadline = time.time() + share + BEFORE_A_SEARCH_SECONDS
+            row = run_exhaustive(name, Path(__file__), model, arguments.shapeset, seconds, deadline)
+            results.add("exhaustive", row)
+            show(row, budget)
         else:
             print(f"{name}: no time is left for its search; go on with --resume", flush=True)
 
@@ -197,6 +270,8 @@ def parsed(given: Sequence[str] | None = None) -> argparse.Namespace:
     parser.add_argument("--problems", type=int, default=24)
     parser.add_argument("--exhaustive-seconds", type=float, default=240.0, help="of each EXHAUSTIVE search")
     parser.add_argument("--parts", nargs="+", choices=PARTS, default=list(PARTS))
+    parser.add_argument("--ops", default="", help="only problems, and models, of these, as in mm,bmm")
+    parser.add_argument("--any-op", action="store_true", help="measure also what the model does not know")
     parser.add_argument("--resume", action="store_true", help="keep what the output has, and do the rest")
     # how this program starts itself for a search
     parser.add_argument("--exhaustive-of", help=argparse.SUPPRESS)

@@ -22,6 +22,8 @@ from diode.storage import read_shapeset
 
 STARTING_SECONDS = 150.0
 """More than a process needs to come to its EXHAUSTIVE search."""
+ENDING_SECONDS = 10.0
+"""For killing a process, counting what it left, and removing that."""
 SEARCH_FOLDER = "exhaustive"
 
 
@@ -47,9 +49,16 @@ def search_exhaustively(name: str, model: Path, shapeset: Path, told: Path, fold
         tell(rows=measured.rows)
 
 
-def run_exhaustive(name: str, program: Path, model: Path, shapeset: Path, seconds: float) -> dict[str, Any]:
-    """Starts the process, waits for it, kills it when its time is over, and gives what it told until then."""
-    with tempfile.TemporaryDirectory() as temporary:
+def run_exhaustive(
+    name: str, program: Path, model: Path, shapeset: Path, seconds: float, deadline: float
+) -> dict[str, Any]:
+    """Starts the process, waits for it, kills it when its time is over, and gives what it told until then.
+
+    The search may take `seconds`; whatever the process is at, it is killed in time to be told of by the `deadline`,
+    a time of the clock.
+    """
+    # a worker that was killed may be writing its last file
+    with tempfile.TemporaryDirectory(ignore_cleanup_errors=True) as temporary:
         told, folder = Path(temporary, "told.jsonl"), Path(temporary, "caches")
         told.touch()
         options: dict[str, object] = {
@@ -63,19 +72,22 @@ def run_exhaustive(name: str, program: Path, model: Path, shapeset: Path, second
         command = [sys.executable, str(program), *(str(part) for option in options.items() for part in option)]
         with subprocess.Popen(command, start_new_session=True) as process:
             try:
-                wait_for_search(process.poll, told, seconds)
+                wait_for_search(process.poll, told, seconds, deadline - ENDING_SECONDS)
             finally:
                 if process.poll() is None:
                     os.killpg(process.pid, signal.SIGKILL)
         ended = time.time()
         row = cut_off(read_told(told), ended, kernels_in(folder / SEARCH_FOLDER))
-        return {"name": name, "exit_code": process.returncode, **row}
+        result = {"name": name, "exit_code": process.returncode, **row}
+        if "exhaustive" not in row["rows"]:
+            result["errors"] = {"exhaustive": f"no search began; the process ended with {process.returncode}"}
+        return result
 
 
-def wait_for_search(poll: Callable[[], int | None], told: Path, seconds: float) -> None:
+def wait_for_search(poll: Callable[[], int | None], told: Path, seconds: float, deadline: float) -> None:
     """Returns when the process has ended, or is to be killed: `seconds` count from where its search began."""
     started = time.time()
-    while poll() is None:
+    while poll() is None and time.time() < deadline:
         facts = read_told(told)
         searching = "entered" in facts and not facts.get("done")
         since, limit = (facts["entered"], seconds) if searching else (started, seconds + STARTING_SECONDS)

@@ -43,9 +43,9 @@ class Budget:
     def left(self) -> float:
         return self.seconds - (time.monotonic() - self.started)
 
-    def allows(self, kind: str) -> bool:
-        """Whether one more of the kind would end in time if it took as long as the longest so far."""
-        return self.left > self.longest.get(kind, 0.0)
+    def allows(self, kind: str, reserved: float = 0.0) -> bool:
+        """Whether one more of the kind would leave `reserved` seconds if it took as long as the longest so far."""
+        return self.left - reserved > self.longest.get(kind, 0.0)
 
     def took(self, kind: str, seconds: float) -> None:
         self.longest[kind] = max(seconds, self.longest.get(kind, 0.0))
@@ -147,7 +147,9 @@ def measure_problem(bench: Bench, problem: MMShape, turn: int) -> dict[str, Any]
         for mode in MODES[turn % len(MODES) :] + MODES[: turn % len(MODES)]:
             with noting(errors, mode):
                 measured.compile(mode)
-        taken_by = measured.take_times()
+        taken_by = None
+        with noting(errors, "times"):
+            taken_by = measured.take_times()
     rows = {mode: measured.rows[mode] for mode in OPTIONS if mode in measured.rows}
     return {
         "name": str(problem),
@@ -167,32 +169,36 @@ def noting(errors: dict[str, str], mode: str) -> Iterator[None]:
         errors[mode] = f"{type(error).__name__}: {error}"[:2000]
 
 
-def measure_model(bench: Bench, model: SmallModel, budget: Budget) -> dict[str, Any]:
+def measure_model(bench: Bench, model: SmallModel, budget: Budget, reserved: float = 0.0) -> dict[str, Any]:
     module, inputs = model.make(bench.device)
     rows: dict[str, dict[str, Any]] = {}
-    launches: dict[str, Launch] = {"eager": captured(lambda: training_step(module, module, inputs))}
+    launches: dict[str, Launch] = {}
     kept_alive: list[object] = []
     left_out: list[str] = []
     errors: dict[str, str] = {}
+    with noting(errors, "eager"):
+        launches["eager"] = captured(lambda: training_step(module, module, inputs))
     for mode in MODES:
-        if not budget.allows(f"{mode} of a model"):
+        if not budget.allows(f"{mode} of a model", reserved):
             left_out.append(mode)
             continue
         started = time.monotonic()
         with noting(errors, mode):
             kept, compiled, cost = bench.compile(mode, module, lambda forward: training_step(forward, module, inputs))
             kept_alive += [kept, compiled]
-            launches[mode] = captured(lambda forward=compiled: training_step(forward, module, inputs))  # type: ignore[misc]
             rows[mode] = cost.told()
+            launches[mode] = captured(lambda forward=compiled: training_step(forward, module, inputs))  # type: ignore[misc]
         budget.took(f"{mode} of a model", time.monotonic() - started)
-    times = bench.sampled_us(launches)
+    times: dict[str, float | None] = {}
+    with noting(errors, "times"):
+        times = bench.sampled_us(launches)
     for mode, row in rows.items():
-        row["step_us"] = times[mode]
+        row["step_us"] = times.get(mode)
     return {
         "name": model.name,
         "dtype": str(model.dtype).removeprefix("torch."),
         "input": model.input_sizes,
-        "eager_step_us": times["eager"],
+        "eager_step_us": times.get("eager"),
         "left_out": left_out,
         "errors": errors,
         "rows": {mode: rows[mode] for mode in OPTIONS if mode in rows},

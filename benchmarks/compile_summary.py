@@ -43,7 +43,7 @@ def summary_of_problems(rows: Sequence[Row]) -> dict[str, Any]:
     """Geomeans by mode beside DEFAULT: a speed-up above 1 is a faster kernel, a ratio below 1 a cheaper search."""
     others = [mode for mode in modes_of(rows) if mode != BASE]
     return {
-        "problems": len(rows),
+        "problems": sum(bool(row["rows"]) for row in rows),
         "speedup_vs_default_kernels": {mode: _told(ratios(rows, "kernel_us", BASE, mode)) for mode in others},
         "speedup_p05": {mode: _quantile(ratios(rows, "kernel_us", BASE, mode), 0.05) for mode in others},
         "search_ratio_vs_default": {mode: _told(ratios(rows, "search_seconds", mode, BASE)) for mode in others},
@@ -91,7 +91,7 @@ def oddities(rows: Sequence[Row]) -> list[str]:
 def summary_of_models(rows: Sequence[Row]) -> dict[str, Any]:
     others = [mode for mode in modes_of(rows) if mode != BASE]
     return {
-        "models": len(rows),
+        "models": sum(bool(row["rows"]) for row in rows),
         "speedup_vs_default_steps": {mode: _told(ratios(rows, "step_us", BASE, mode)) for mode in others},
         "search_ratio_vs_default": {mode: _told(ratios(rows, "search_seconds", mode, BASE)) for mode in others},
         "compile_ratio_vs_default": {mode: _told(ratios(rows, "compile_seconds", mode, BASE)) for mode in others},

@@ -140,6 +140,8 @@ class SmallModel:
     dtype: torch.dtype
     build: Callable[[], nn.Module]
     input_sizes: tuple[int, ...]
+    ops: tuple[str, ...]
+    """The GEMMs that a step of it consists of."""
 
     def make(self, device: str | torch.device, seed: int = 0) -> tuple[nn.Module, Tensor]:
         """The model and an input; the same numbers each time."""
@@ -152,12 +154,12 @@ class SmallModel:
 
 def llama_block(sizes: LlamaSizes | None = None, dtype: torch.dtype = torch.bfloat16) -> SmallModel:
     s = sizes or LlamaSizes()
-    return SmallModel("Llama-style block", dtype, lambda: LlamaBlock(s), (s.batch, s.tokens, s.width))
+    return SmallModel("Llama-style block", dtype, lambda: LlamaBlock(s), (s.batch, s.tokens, s.width), ("mm",))
 
 
 def small_vit(sizes: VitSizes | None = None, dtype: torch.dtype = torch.bfloat16) -> SmallModel:
     s = sizes or VitSizes()
-    return SmallModel("ViT", dtype, lambda: Vit(s), (s.batch, 3, s.image, s.image))
+    return SmallModel("ViT", dtype, lambda: Vit(s), (s.batch, 3, s.image, s.image), ("mm", "addmm"))
 
 
 def bert_layer(sizes: BertSizes | None = None, dtype: torch.dtype = torch.float16) -> SmallModel:
@@ -166,7 +168,7 @@ def bert_layer(sizes: BertSizes | None = None, dtype: torch.dtype = torch.float1
     def build() -> nn.Module:
         return EncoderLayer(s.width, s.heads, s.inner, norms_first=False)
 
-    return SmallModel("BERT layer", dtype, build, (s.batch, s.tokens, s.width))
+    return SmallModel("BERT layer", dtype, build, (s.batch, s.tokens, s.width), ("mm", "addmm"))
 
 
 def small_models() -> tuple[SmallModel, ...]:

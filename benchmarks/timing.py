@@ -26,6 +26,7 @@ from diode.collection.gpu.timer import InterleavedTimer
 from diode.collection.kernels.compiler import CompileTarget, compile_kernel
 from diode.collection.planning import Planner, PlanRequest
 from diode.integration.device import current_hardware
+from diode.storage.atomic import write_atomically
 from diode.types import AtenChoice, MMShape, TritonGEMMConfig
 from provenance import provenance
 
@@ -149,7 +150,7 @@ def main() -> None:
             columns = ("sweep_us", "sweep_again_us", "sweep_min_us", "inductor_min_us", "profiler_us", "graph_us")
             print(f"{problem!s:44} {name:34} " + " ".join(f"{row[column]:8.2f}" for column in columns), flush=True)
         result = {**provenance(hardware), "rounds": ROUNDS, "discarded_samples": timer.discarded, "rows": rows}
-        arguments.output.write_text(json.dumps(result, indent=1) + "\n")
+        write_atomically(arguments.output, json.dumps(result, indent=1).encode() + b"\n")
     print(f"{len(rows)} kernels, {timer.discarded} samples discarded")
 
 

@@ -16,11 +16,13 @@ import cold_compile
 import compile as benchmark
 import compile_exhaustive
 import compile_summary
+from diode.errors import DiodeError
 from diode.integration.matmul_integration import MatmulIntegration
 from diode.model.evaluation import regime_of
 from diode.storage import read_shapeset
 from diode.types import MMShape
 from diode.types.known_hardware import H200
+from small_models import small_models
 
 SHAPESET = Path(__file__).parents[2] / "diode_datasets" / "h200_test_shapeset.json"
 HEAD = {"gpu": "NVIDIA H200", "torch": "2.11.0", "triton": "3.6.0", "model_sha256": "a"}
@@ -67,11 +69,38 @@ def test_no_chosen_problem_runs_for_long(problems):
     assert max(problem.flops for problem in everything) < 5e11
 
 
-def test_problems_that_are_searched_exhaustively_are_of_the_test_set_and_measured_there(problems, tmp_path):
+def test_problems_that_are_searched_exhaustively_are_of_the_test_set_and_measured_there(problems):
     assert set(benchmark.EXHAUSTIVE_PROBLEMS) <= {str(problem) for problem in problems}
-    results = benchmark.Results(tmp_path / "out.json", HEAD, resume=False)
-    pending = [str(problem) for problem in benchmark.pending(results, problems, H200, 1000)]
-    assert not set(benchmark.EXHAUSTIVE_PROBLEMS) & set(pending)
+    measured = benchmark.Measured.of(benchmark.parsed(["--output", "out.json"]))
+    assert measured.exhaustive == benchmark.EXHAUSTIVE_PROBLEMS  # the one whose search ends comes first
+    assert not set(measured.exhaustive) & {str(problem) for problem in measured.problems}
+    assert len(measured.problems) == len(problems) - len(measured.exhaustive)
+
+
+def started(model: Path, output: Path, *words: str) -> str:
+    """What a run with the model ends with on this machine, which has no GPU."""
+    arguments = benchmark.parsed(["--model", str(model), "--output", str(output), *words])
+    with pytest.raises((SystemExit, DiodeError)) as ended:
+        benchmark.run(arguments, benchmark.Budget(60.0))
+    return str(ended.value)
+
+
+def test_a_model_that_would_fall_back_is_refused_before_anything_is_compiled(tmp_path):
+    model, output = write_model(tmp_path / "m.safetensors", ops=("mm",), precisions=("bfloat16",)), tmp_path / "o.json"
+    refused = "made-up 1 does not know addmm, bmm, float16, tf32, which are to be measured: "
+    assert started(model, output).startswith(refused)
+    assert started(model, output, "--ops", "mm").startswith("made-up 1 does not know float16")
+    assert started(model, output, "--parts", "models").startswith("made-up 1 does not know addmm, which")
+    for words in (("--any-op",), ("--ops", "mm", "--parts", "models"), ("--parts", "exhaustive")):
+        assert started(model, output, *words).startswith("no CUDA device can be used here")
+    assert started(model, output, "--ops", "mm,conv").startswith("--ops mm,conv: ")
+    assert not output.exists()
+
+
+def test_only_what_consists_of_the_ops_is_measured():
+    measured = benchmark.Measured.of(benchmark.parsed(["--output", "out.json", "--ops", "mm"]))
+    assert {problem.op for problem in measured.problems} == {"mm"}
+    assert [model.name for model in measured.models] == ["Llama-style block"]
 
 
 def test_speedups_and_ratios_are_geometric_means_beside_default():
@@ -149,13 +178,30 @@ time.sleep(600)
 def test_a_search_that_does_not_end_is_killed_with_its_workers(tmp_path):
     program, pids = tmp_path / "search.py", tmp_path / "pids"
     program.write_text(SEARCHES_FOREVER)
-    found = compile_exhaustive.run_exhaustive("tiny", program, pids, SHAPESET, seconds=0.5)
+    found = compile_exhaustive.run_exhaustive("tiny", program, pids, SHAPESET, seconds=0.5, deadline=time.time() + 600)
     assert found["exit_code"] < 0
     assert found["regime"] == "tiny"
     assert 0.5 <= found["rows"]["exhaustive"]["search_seconds"] < 60
     assert found["rows"]["exhaustive"]["kernels_compiled"] == 1
     for pid in pids.read_text().split():
         assert ends(int(pid))
+
+
+def test_a_search_is_told_of_by_its_deadline_however_long_it_might_take(tmp_path):
+    program, pids = tmp_path / "search.py", tmp_path / "pids"
+    program.write_text(SEARCHES_FOREVER)
+    deadline = time.time() + compile_exhaustive.ENDING_SECONDS + 5
+    found = compile_exhaustive.run_exhaustive("tiny", program, pids, SHAPESET, seconds=1e4, deadline=deadline)
+    assert found["rows"]["exhaustive"]["cut_off"] is True
+    assert found["rows"]["exhaustive"]["search_seconds"] <= 5 + compile_exhaustive.ENDING_SECONDS
+
+
+def test_a_process_that_ends_before_its_search_is_an_error(tmp_path):
+    program = tmp_path / "search.py"
+    program.write_text("raise SystemExit(3)")
+    found = compile_exhaustive.run_exhaustive("mm", program, tmp_path, SHAPESET, seconds=1.0, deadline=time.time() + 99)
+    assert found["errors"] == {"exhaustive": "no search began; the process ended with 3"}
+    assert compile_summary.oddities([found]) == [f"mm, exhaustive: failed: {found['errors']['exhaustive']}"]
 
 
 def ends(pid: int) -> bool:
@@ -194,6 +240,58 @@ def test_figures_of_another_model_are_not_mixed_in(tmp_path):
         benchmark.Results(output, HEAD | {"model_sha256": "b"}, resume=True)
 
 
+class Failing:
+    """A machine on which nothing can be set up: its device is none."""
+
+    device = "no such device"
+    hardware = H200
+
+
+def test_what_fails_as_a_whole_is_a_row_with_its_error_and_tried_again(problems, tmp_path):
+    output = tmp_path / "out.json"
+    results = benchmark.Results(output, HEAD, resume=False)
+    budget = benchmark.Budget(600.0)
+    benchmark.run_problems(Failing(), results, problems, 2, budget, 0.0)
+    benchmark.run_models(Failing(), results, small_models(), budget, 0.0)
+    told = json.loads(output.read_text())
+    assert len(told["problems_measured"]) == 2
+    assert [row["name"] for row in told["models_measured"]] == [model.name for model in small_models()]
+    for failed in told["problems_measured"] + told["models_measured"]:
+        assert "no such device" in failed["errors"]["all of it"]
+    assert len(told["oddities"]) == 5
+    assert (told["problems"], told["models"]["models"], told["speedup_vs_default_kernels"]) == (0, 0, {})
+
+    again = benchmark.Results(output, HEAD, resume=True)
+    name = told["problems_measured"][0]["name"]
+    assert name in map(str, benchmark.pending(again, problems, H200, 2))
+    again.add("problems", row(default=(10.0, 4.0)) | {"name": name})
+    assert sorted(row["name"] for row in again.parts["problems"]) == sorted(
+        row["name"] for row in told["problems_measured"]
+    )
+
+
+def test_a_search_that_never_began_is_tried_again(tmp_path):
+    results = benchmark.Results(tmp_path / "out.json", HEAD, resume=False)
+    results.add("exhaustive", row(default=(10.0, 4.0)) | {"errors": {"exhaustive": "no search began"}})
+    assert not results.has("exhaustive", "mm")
+    results.add("exhaustive", row(default=(10.0, 4.0), exhaustive=(9.0, 40.0)))
+    assert results.has("exhaustive", "mm")
+    assert len(results.parts["exhaustive"]) == 1
+
+
+def test_the_first_part_leaves_time_to_the_later_ones(problems, tmp_path):
+    results = benchmark.Results(tmp_path / "out.json", HEAD, resume=False)
+    searches = benchmark.EXHAUSTIVE_PROBLEMS
+    all_of_it = benchmark.reserved_seconds(results, small_models(), searches, 900.0)
+    assert 900.0 / 2 >= all_of_it > benchmark.reserved_seconds(results, (), searches, 900.0) > 100.0
+    assert benchmark.reserved_seconds(results, small_models(), searches, 100.0) == 50.0
+    assert benchmark.reserved_seconds(results, (), (), 900.0) == 0.0
+    results.add("exhaustive", row(exhaustive=(9.0, 40.0)) | {"name": searches[0]})
+    assert benchmark.reserved_seconds(results, small_models(), searches, 900.0) < all_of_it
+    benchmark.run_problems(Failing(), results, problems, 24, benchmark.Budget(90.0), reserved=91.0)
+    assert results.parts["problems"] == []
+
+
 def test_time_that_is_left_must_be_enough_for_the_longest_so_far():
     budget = benchmark.Budget(100.0)
     assert budget.allows("problem")
@@ -201,6 +299,7 @@ def test_time_that_is_left_must_be_enough_for_the_longest_so_far():
     budget.took("problem", 2.0)
     assert not budget.allows("problem")
     assert budget.allows("model")
+    assert not budget.allows("model", reserved=101.0)
 
 
 @pytest.fixture(scope="module")

@@ -2,16 +2,22 @@
 
 from __future__ import annotations
 
+import json
 import os
 import subprocess
 import sys
 import time
 from pathlib import Path
 
+import pytest
+from tests.integration.choices.models import write_model
+from tests.integration.gpu import lab
 from tests.integration.gpu.checks import CHECKS
 from tests.integration.gpu.registry import Check
 
 import gpu_checks
+from diode.model.card import card_path, read_card
+from diode.types import MMShape
 
 ROOT = Path(__file__).parents[2]
 
@@ -54,11 +60,60 @@ def test_when_time_is_over_the_rest_is_said_not_to_have_run():
     assert written[-1]["not run"] == 1
 
 
+def test_a_run_that_goes_on_keeps_what_has_passed_and_begins_with_what_was_not_run():
+    begun: list[str] = []
+
+    def repaired(_: Path) -> None:
+        begun.append("repaired")
+
+    def late(_: Path) -> None:
+        begun.append("late")
+
+    before = [{"name": "failing", "outcome": "passed"}, {"name": "repaired", "outcome": "failed", "message": "was"}]
+    written: list[dict[str, object]] = []
+    outcomes = gpu_checks.run_checks(checks(failing, repaired, late), 60.0, written.append, before)
+    assert begun == ["late", "repaired"]
+    assert [(row["name"], row["outcome"]) for row in outcomes] == [
+        ("failing", "passed"),
+        ("repaired", "passed"),
+        ("late", "passed"),
+    ]
+    assert "message" not in outcomes[1]
+    assert (written[0]["passed"], written[0]["failed"]) == (2, 1)
+
+
+def test_outcomes_of_another_gpu_or_model_are_not_gone_on_with(tmp_path):
+    head = dict.fromkeys(gpu_checks.SAME, "a")
+    output = tmp_path / "out.json"
+    assert gpu_checks.outcomes_before(output, head) == []
+    rows = [{"name": "passing", "outcome": "passed"}]
+    output.write_text(json.dumps({**head, "checks": rows}))
+    assert gpu_checks.outcomes_before(output, head) == rows
+    for name in gpu_checks.SAME:
+        with pytest.raises(SystemExit, match=f"its {name} is a, here it is b"):
+            gpu_checks.outcomes_before(output, head | {name: "b"})
+
+
 def test_every_check_has_a_name_of_its_own_and_the_numbers_come_first():
     names = [check.name for check in CHECKS]
     assert len(set(names)) == len(names) > 40
     modules = list(dict.fromkeys(check.module.rpartition(".")[2] for check in CHECKS))
     assert modules == ["numerics", "contract", "networks", "exporting"]
+
+
+def test_a_trained_model_is_checked_on_what_it_knows(tmp_path, monkeypatch):
+    trained = write_model(tmp_path / "trained.safetensors", ops=("mm", "addmm"), precisions=("bfloat16",))
+    monkeypatch.setenv("DIODE_TEST_MODEL", str(trained))
+    problems = [MMShape.of(op, 16, 16, 16, B=2 if "b" in op[:2] else 1) for op in ("mm", "addmm", "bmm", "baddbmm")]
+    problems.append(MMShape.of("mm", 16, 16, 16, dtype="float32"))
+    assert lab.known_problems(lab.LEARNED, problems) == problems[:2]
+    assert lab.known_problems("64x64 tiles", problems) == problems
+    assert lab.known_problems(lab.LEARNED, problems[2:]) == problems[2:]
+    assert lab.model_that_likes(lab.LEARNED, tmp_path / "a", "mm", "addmm") == trained
+    for number, (ops, precision) in enumerate(((("mm", "bmm"), "bfloat16"), (("mm",), "float16"))):
+        written = lab.model_that_likes(lab.LEARNED, tmp_path / str(number), *ops, precision=precision)
+        assert set(ops) <= set(read_card(card_path(written)).ops)
+        assert written != trained
 
 
 ON_A_BORROWED_MACHINE = """

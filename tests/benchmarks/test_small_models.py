@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 import torch
+from torch.utils._python_dispatch import TorchDispatchMode
 
 from small_models import (
     BertSizes,
@@ -33,6 +34,26 @@ def test_a_compiled_step_gives_what_the_eager_one_does(model: SmallModel):
     compiled = training_step(torch.compile(module, backend="aot_eager", fullgraph=True), module, inputs)
     assert len(eager) == 1 + len(list(module.parameters()))
     torch.testing.assert_close(compiled, eager)
+
+
+class Products(TorchDispatchMode):
+    """The GEMMs that are run inside."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.seen: set[str] = set()
+
+    def __torch_dispatch__(self, function, types, args=(), kwargs=None):
+        self.seen |= {function.overloadpacket.__name__} & {"mm", "addmm", "bmm", "baddbmm"}
+        return function(*args, **(kwargs or {}))
+
+
+@pytest.mark.parametrize("model", TINY, ids=lambda model: model.name)
+def test_a_step_consists_of_the_products_that_it_says(model: SmallModel):
+    module, inputs = model.make("cpu")
+    with Products() as products:
+        training_step(module, module, inputs)
+    assert products.seen == set(model.ops)
 
 
 @pytest.mark.parametrize("model", TINY, ids=lambda model: model.name)

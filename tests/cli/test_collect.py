@@ -12,9 +12,10 @@ from pathlib import Path
 import pytest
 from tests.cli.running import Done, diode_here, finished, in_terminal, refusal, start_diode
 
+from diode.cli.listed_problems import listed_problems
 from diode.collection.journal import journal_dataset
-from diode.storage import read_dataset, write_shapeset
-from diode.types import Dataset, Measurement, MMShape
+from diode.storage import read_dataset, write_dataset, write_shapeset
+from diode.types import AtenChoice, Dataset, Environment, Hardware, Measurement, MMShape, Timing, TimingMethod
 
 SMALL = ("--device", "cpu", "--dtypes", "float32", "--layouts", "NT", "--ops", "mm", "--max-gflop", 0.001)
 """Problems that a CPU has choices for, and that take it no time."""
@@ -97,6 +98,47 @@ def test_a_shapeset_is_measured_with_progress_and_a_summary_on_a_terminal(tmp_pa
     assert dataset.environments[0].command.startswith("diode collect-shapeset --shapeset shapes.json")
     assert re.search(r"^ *\S.* +mm +1 +\d+ +\d+ +0 +[\d.]+ (us|ms) +[\d.]+ (us|ms) *$", done.out, re.MULTILINE)
     assert re.search(r"^b.json: (\d+) measurements, \1 of them new, in \d+s \(\S+ a second\)$", done.out, re.MULTILINE)
+
+
+SHAPES = tuple(MMShape.of(op, 8, 8, size, dtype="float32", layout="NT") for op in ("mm", "bmm") for size in (16, 24))
+
+
+def measured_before(problem: MMShape, path: Path) -> None:
+    cpu = Environment(Hardware("cpu", "cpu"))
+    row = Measurement(problem, AtenChoice(problem.op), cpu, TimingMethod("diode-sweep", "median"), Timing(3.0))
+    write_dataset(Dataset.of([row]), path)
+
+
+def test_what_is_measured_or_of_other_ops_is_left_out(tmp_path: Path) -> None:
+    write_shapeset(SHAPES, tmp_path / "shapes.json")
+    measured_before(SHAPES[0], tmp_path / "a.parquet")
+    words = ("collect-shapeset", "--shapeset", "shapes.json", "--device", "cpu", "--ops", "mm")
+    done = diode_here(tmp_path, *words, "--output", "b.parquet", "--without", "a.parquet")
+    assert done.code == 0, done.err
+    assert read_dataset(tmp_path / "b.parquet").problems == SHAPES[1:2]
+    assert "shapes.json: all 2 problems that are asked for are measured" in refusal(
+        tmp_path, *words, "--output", "c.json", "--without", "a.parquet", "--without", "b.parquet", code=2
+    )
+
+
+def test_what_a_stopped_collection_has_written_is_no_reason_to_leave_it_out(tmp_path: Path) -> None:
+    write_shapeset(SHAPES, tmp_path / "shapes.json")
+    for name, problem in (("a.parquet", SHAPES[0]), ("b.parquet", SHAPES[1])):
+        measured_before(problem, tmp_path / name)
+    left = listed_problems(tmp_path / "shapes.json", without=[tmp_path], output=tmp_path / "b.parquet")
+    assert left == SHAPES[1:]
+
+
+def test_problems_are_refused_before_a_device_is_looked_for(tmp_path: Path) -> None:
+    write_shapeset(SHAPES[:1], tmp_path / "shapes.json")
+    words = ("--shapeset", "shapes.json")
+    for command in (("collect-shapeset", "--output", "a.json", "--device", "cuda"), ("compile-ahead",)):
+        for more, message in (
+            (("--ops", "mm,conv"), "--ops: 'conv' is not one of mm, addmm, bmm, baddbmm"),
+            (("--ops", "bmm"), "--ops bmm: shapes.json lists no problem of these ops"),
+        ):
+            assert message in refusal(tmp_path, *command, *words, *more, code=2)
+        assert "none.json: cannot be read" in refusal(tmp_path, *command, *words, "--without", "none.json")
 
 
 def test_what_nobody_can_measure_leaves_no_file_and_fails(tmp_path: Path) -> None:

@@ -31,7 +31,7 @@ PROMISED: dict[str, dict[str, object]] = {
         "--budget": None,
         "--device": None,
     },
-    "diode collect-shapeset": {"--shapeset": "required", "--output": "required"},
+    "diode collect-shapeset": {"--shapeset": "required", "--output": "required", "--ops": "", "--without": None},
     "diode create-validation": {
         "--output": "required",
         "--num-shapes": 30,
@@ -39,7 +39,7 @@ PROMISED: dict[str, dict[str, object]] = {
         "--search-mode": "max-autotune",
         "--log-normal": False,
     },
-    "diode compile-ahead": {"--shapeset": "required", "--hardware": "h200"},
+    "diode compile-ahead": {"--shapeset": "required", "--hardware": "h200", "--ops": "", "--without": None},
     "diode train": {
         **dict.fromkeys(("--dataset", "--data-dir", "--batch-size", "--num-epochs", "--learning-rate")),
         **dict.fromkeys(("--weight-decay", "--patience", "--hidden-size", "--layers", "--tensorboard")),

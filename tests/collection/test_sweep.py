@@ -343,3 +343,36 @@ def test_kernels_can_be_compiled_before_there_is_a_gpu(pool, tmp_path):
             lambda: False, lambda progress: None
         )
     assert {path: path.stat().st_mtime_ns for path in store.rglob("*.kernel")} == written
+
+
+def kill_compilers():
+    for process in multiprocessing.active_children():
+        os.kill(process.pid, signal.SIGKILL)
+
+
+def test_a_compiler_that_is_killed_ahead_of_a_sweep_costs_no_kernel(pool, tmp_path):
+    killed = []
+
+    def kill_once(progress):
+        if progress.kernels and not killed:
+            killed.append(progress.kernels)
+            kill_compilers()
+
+    store = tmp_path / "kernels"
+    four = SweepSettings(sample=ChoiceSample(4))
+    done = compile_ahead([LINEAR], four, H200, pool, store, lambda: False, kill_once)
+    assert killed
+    assert (done.problems_planned, done.kernels, done.compiled, done.failed) == (1, 4, 4, 0)
+    assert len(list(store.rglob("*.kernel"))) == 4
+
+
+def test_each_kernel_that_no_compiler_survives_is_a_failure_of_its_own(pool, tmp_path):
+    def kill_always(progress):
+        if progress.kernels:
+            kill_compilers()
+
+    store = tmp_path / "kernels"
+    four = SweepSettings(sample=ChoiceSample(4))
+    done = compile_ahead([LINEAR], four, H200, pool, store, lambda: False, kill_always)
+    assert done.failed
+    assert done.compiled + done.failed == done.kernels == 4

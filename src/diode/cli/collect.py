@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-from pathlib import Path
-from typing import Annotated
-
 import typer
 
 from diode.cli.collection_options import (
@@ -35,8 +32,7 @@ from diode.cli.collection_options import (
     settings_of,
 )
 from diode.cli.collection_run import Measuring, measure
-from diode.errors import UsageError
-from diode.storage import read_shapeset
+from diode.cli.listed_problems import OnlyOps, Shapeset, Without, listed_problems
 
 
 def collect(
@@ -72,8 +68,10 @@ def collect(
 
 def collect_shapeset(
     context: typer.Context,
-    shapeset: Annotated[Path, typer.Option(help="A JSON file that lists problems.")],
+    shapeset: Shapeset,
     output: Output,
+    ops: OnlyOps = "",
+    without: Without = None,
     search_space: Space = SearchSpaceName.EXHAUSTIVE,
     search_mode: Mode = SearchMode.max_autotune,
     choices: Choices = None,
@@ -86,10 +84,8 @@ def collect_shapeset(
     processes: Processes = None,
 ) -> None:
     """Measure the choices of the problems that a shapeset lists."""
+    problems = listed_problems(shapeset, ops, without, output)
     how = Measuring.of(context, device, budget, processes)
-    problems = tuple(dict.fromkeys(read_shapeset(shapeset)))
-    if not problems:
-        raise UsageError(f"{shapeset}: lists no problem")
     settings = settings_of(
         context.obj.seed, search_space, choices, choices_from, kernels, shared=share_choices, confirm=confirm
     )

@@ -24,10 +24,11 @@ from diode.cli.collection_options import (
 from diode.cli.collection_run import STOPPED
 from diode.cli.console import err, out
 from diode.cli.durations import duration, parse_duration
+from diode.cli.listed_problems import OnlyOps, Shapeset, Without, listed_problems
 from diode.cli.progress import Ticker
 from diode.errors import UsageError
 from diode.settings import cache_folder
-from diode.storage import read_dataset, read_shapeset
+from diode.storage import read_dataset
 from diode.types import Hardware
 from diode.types.known_hardware import KNOWN_HARDWARE
 
@@ -45,8 +46,10 @@ Gpu = Annotated[
 
 def compile_ahead(
     context: typer.Context,
-    shapeset: Annotated[Path, typer.Option(help="A JSON file that lists problems.")],
+    shapeset: Shapeset,
     hardware: Gpu = "h200",
+    ops: OnlyOps = "",
+    without: Without = None,
     search_space: Space = SearchSpaceName.EXHAUSTIVE,
     choices: Choices = None,
     share_choices: ShareChoices = False,
@@ -66,9 +69,7 @@ def compile_ahead(
     from diode.collection.run import asked_to_stop
 
     seconds = None if budget is None else parse_duration(budget, "--budget")
-    problems = in_turns(read_shapeset(shapeset))
-    if not problems:
-        raise UsageError(f"{shapeset}: lists no problem")
+    problems = in_turns(listed_problems(shapeset, ops, without))
     settings = settings_of(
         context.obj.seed, search_space, choices, choices_from, kernels, shared=share_choices, confirm=False
     )
@@ -87,7 +88,7 @@ def compile_ahead(
     finally:
         pool.close()
     out.print(f"{store}: {_line(done)}, in {duration(time.monotonic() - started)}", markup=False)
-    if done.problems_planned < done.problems or done.compiled + done.failed < done.kernels:
+    if done.problems_planned + done.problems_failed < done.problems or done.compiled + done.failed < done.kernels:
         err.print("stopped before all was compiled: run the same command again to go on", markup=False)
         if stopped.is_set():
             raise typer.Exit(STOPPED)
@@ -114,4 +115,6 @@ def _line(progress: AheadProgress) -> str:
     ]
     if progress.failed:
         parts.append(f"{progress.failed} that do not compile")
+    if progress.problems_failed:
+        parts.append(f"{progress.problems_failed} problems that cannot be planned")
     return ", ".join(parts)

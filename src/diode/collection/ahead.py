@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from diode.collection.kernels.compiler import CompileTarget
-from diode.collection.kernels.pool import Compiled, CompileTask, Planned, PlanTask, TaskFailed, WorkerPool
+from diode.collection.kernels.pool import Compiled, CompileTask, Planned, PlanTask, WorkerPool
 from diode.collection.kernels.store import kernel_path
 from diode.collection.planning import PlanRequest
 from diode.collection.sweep import KERNELS_PER_TASK, SweepSettings
@@ -21,6 +21,8 @@ class AheadProgress:
 
     problems: int
     problems_planned: int = 0
+    problems_failed: int = 0
+    """Those that could not be planned."""
     kernels: int = 0
     compiled: int = 0
     failed: int = 0
@@ -62,8 +64,14 @@ def compile_ahead(
             elif isinstance(result, Compiled):
                 progress.failed += sum(failure is not None for _, failure in result.failures)
                 progress.compiled += sum(failure is None for _, failure in result.failures)
-            elif isinstance(result, TaskFailed):
-                planning -= isinstance(result.task, PlanTask)
+            elif isinstance(result.task, PlanTask):
+                planning -= 1
+                progress.problems_failed += 1
+            elif len(result.task.kernels) > 1:
+                # One of them did it; alone, each gets its own verdict.
+                for kernel in result.task.kernels:
+                    pool.submit(replace(result.task, kernels=(kernel,)))
+            else:
                 progress.failed += 1
             show(progress)
     return progress

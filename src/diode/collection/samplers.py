@@ -28,7 +28,7 @@ FAMILY_MULTIPLE: Final = 8
 """What M and N are divisible by in a family: its kernel takes M / 8 and N / 8 at run time and serves all of them."""
 
 _DIMENSIONS: Final[tuple[Dimension, ...]] = ("B", "M", "N", "K")
-_OPS: Final = ("mm", "addmm", "bmm", "baddbmm")
+OPS: Final = ("mm", "addmm", "bmm", "baddbmm")
 _LAYOUTS: Final = ("NN", "NT", "TN", "TT")
 _PRECISIONS: Final = {
     "bfloat16": ("bfloat16", False),
@@ -69,7 +69,7 @@ class ProblemMix:
     )
 
     def __post_init__(self) -> None:
-        _check_weights("ops", self.ops, _OPS)
+        _check_weights("ops", self.ops, OPS)
         _check_weights("layouts", self.layouts, _LAYOUTS)
         _check_weights("precisions", self.precisions, tuple(_PRECISIONS))
 

@@ -19,6 +19,7 @@ from tests.integration.gpu.lab import (
     compiled_cold,
     fell_back,
     kernels_in,
+    known_problems,
     model_that_likes,
     random,
 )
@@ -46,8 +47,8 @@ def one_choice_benchmarks_nothing_and_is_the_same_after_each_cold_compile(
     folder: Path, liking: str, _: str, problems: tuple[MMShape, ...]
 ) -> None:
     """Odd sizes included, where Inductor would benchmark whether to pad."""
-    gemms = Gemms(problems)
-    model = model_that_likes(liking, folder)
+    gemms = Gemms(known_problems(liking, problems))
+    model = model_that_likes(liking, folder, *gemms.ops)
     seen = []
     for number in range(3):
         caches = folder / str(number)
@@ -69,9 +70,10 @@ def one_choice_benchmarks_nothing_and_is_the_same_after_each_cold_compile(
 @check(("what it learned",), ("the largest tiles",))
 def one_choice_never_runs_out_of_resources(folder: Path, liking: str) -> None:
     """Over a sample of the test problems, with an epilogue that takes more registers and shared memory."""
-    chosen = chosen_problems(read_shapeset(TEST_PROBLEMS), 60, H200)
+    chosen = chosen_problems(known_problems(liking, read_shapeset(TEST_PROBLEMS)), 60, H200)
     problems = [p for p in chosen if p.flops < 1.5e11 and not p.allow_tf32][:16]
     problems += [MMShape.of("mm", 1024, 1024, 1024, dtype="float32"), MMShape.of("mm", 2048, 2048, 2048, layout="TN")]
+    problems = known_problems(liking, problems)
     gemms = Gemms(problems)
 
     def with_epilogues(arguments: Any) -> list[torch.Tensor]:
@@ -80,7 +82,7 @@ def one_choice_never_runs_out_of_resources(folder: Path, liking: str) -> None:
     def call(compiled: Callable[..., Any]) -> Any:
         return compiled(gemms.arguments)
 
-    with torch.no_grad(), choosing(model_that_likes(liking, folder), 1) as choices:
+    with torch.no_grad(), choosing(model_that_likes(liking, folder, *gemms.ops), 1) as choices:
         plain = compiled_cold(gemms.compute, call, folder / "plain", options=dict(AS_IT_IS))
         wrong = gemms.wrong(plain)
         fused = compiled_cold(with_epilogues, call, folder / "fused", options=dict(AS_IT_IS))

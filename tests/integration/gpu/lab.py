@@ -20,7 +20,9 @@ from diode.integration.choices import DiodeInductorChoices
 from diode.integration.matmul_integration import MatmulIntegration
 from diode.integration.policy import TopK
 from diode.integration.statistics import FALLBACK_REASONS
+from diode.model.card import ModelCard, card_path, read_card
 from diode.types import MMShape
+from model_scope import knows
 
 __all__ = ["benchmarked", "kernels_in"]
 
@@ -45,6 +47,7 @@ WRITTEN: dict[str, dict[str, Any]] = {
     "the library": {"likes": SQUARE_64, "library": -6.0},
 }
 """By what each likes best."""
+LEARNED = "what it learned"
 
 
 def trained_model() -> Path | None:
@@ -56,11 +59,27 @@ def trained_model() -> Path | None:
     return next(iter(sorted(folder.glob("*.safetensors"))), None)
 
 
-def model_that_likes(liking: str, folder: Path) -> Path:
-    """A written one, or for `what it learned` the trained one; where there is none, one that likes 64x64 tiles."""
-    if liking == "what it learned":
-        found = trained_model()
-        if found is not None:
+def trained_card() -> ModelCard | None:
+    found = trained_model()
+    return None if found is None else read_card(card_path(found))
+
+
+def known_problems(liking: str, problems: Sequence[MMShape]) -> list[MMShape]:
+    """For `what it learned` those that the trained model knows; all where it knows none, since none is checked then."""
+    card = trained_card()
+    if liking != LEARNED or card is None:
+        return list(problems)
+    return [problem for problem in problems if knows(card, problem)] or list(problems)
+
+
+def model_that_likes(liking: str, folder: Path, *ops: str, precision: str = "bfloat16") -> Path:
+    """A written one, or for `what it learned` the trained one.
+
+    In its place stands one that likes 64x64 tiles where there is none, or none that knows all of the `ops`.
+    """
+    if liking == LEARNED:
+        card, found = trained_card(), trained_model()
+        if card is not None and found is not None and set(ops) <= set(card.ops) and precision in card.precisions:
             return found
         liking = "64x64 tiles"
     folder.mkdir(parents=True, exist_ok=True)
@@ -117,6 +136,10 @@ class Gemms:
         self.problems = list(problems)
         self._operations = [OPS[problem.op] for problem in problems]
         self._operands = [Operands(problem, CUDA) for problem in problems]
+
+    @property
+    def ops(self) -> set[str]:
+        return {problem.op for problem in self.problems}
 
     @property
     def arguments(self) -> list[tuple[torch.Tensor, ...]]:

@@ -25,14 +25,15 @@ NOISE = 2e-3
 
 @check(
     *[(model.name, model, liking, 1) for model in (LLAMA, VIT, BERT) for liking in ("what it learned", "64x64 tiles")],
-    *[(model.name, model, "what it learned", 3) for model in (LLAMA, VIT, BERT)],
+    (BERT.name, BERT, "what it learned", 3),
 )
 def a_model_trains_as_it_does_in_eager(folder: Path, name: str, model: SmallModel, liking: str, top_k: int) -> None:
     module, inputs = model.make(CUDA)
     exact = copy.deepcopy(module).float()
     truth = training_step(exact, exact, inputs.float())
     eager = training_step(module, module, inputs)
-    with choosing(model_that_likes(liking, folder), top_k) as choices:
+    precision = str(model.dtype).removeprefix("torch.")
+    with choosing(model_that_likes(liking, folder, *model.ops, precision=precision), top_k) as choices:
         found = compiled_cold(
             module, lambda forward: training_step(forward, module, inputs), folder / "caches", options=dict(SEARCHING)
         )

@@ -9,6 +9,7 @@ from typing import Any
 import torch
 from tests.integration.gpu.lab import (
     AS_IT_IS,
+    LEARNED,
     SEARCHING,
     Gemms,
     assert_close,
@@ -17,6 +18,7 @@ from tests.integration.gpu.lab import (
     compiled_cold,
     fell_back,
     kernels_in,
+    known_problems,
     model_that_likes,
     random,
     tf32,
@@ -67,8 +69,9 @@ def ragged_problems(precision: str, layouts: Sequence[str]) -> list[MMShape]:
     ("tf32", "64x64 tiles"),
 )
 def one_choice_computes_what_it_should(folder: Path, precision: str, liking: str) -> None:
-    gemms = Gemms(ragged_problems(precision, EVERY_LAYOUT))
-    with tf32(precision == "tf32"), choosing(model_that_likes(liking, folder), 1) as choices:
+    gemms = Gemms(known_problems(liking, ragged_problems(precision, EVERY_LAYOUT)))
+    model = model_that_likes(liking, folder, *gemms.ops, precision=precision)
+    with tf32(precision == "tf32"), choosing(model, 1) as choices:
         results = compiled_cold(
             gemms.compute, lambda compiled: compiled(gemms.arguments), folder / "caches", options=dict(AS_IT_IS)
         )
@@ -152,7 +155,7 @@ def a_transposed_producer_computes_what_it_should(folder: Path, liking: str, top
     def product(a, weight):
         return torch.mm(a.permute(1, 0) + 1, weight) * 2
 
-    with choosing(model_that_likes(liking, folder), top_k):
+    with choosing(model_that_likes(liking, folder, "mm"), top_k):
         found = compiled_cold(product, lambda compiled: compiled(a, weight), folder / "caches", options=dict(AS_IT_IS))
     assert_close(found, product(a.float(), weight.float()), at_most=1e-2)
 
@@ -172,7 +175,7 @@ def one_kernel_serves_all_sizes_of_a_dynamic_dimension(folder: Path, liking: str
             found.append((x, *compiled(x, weight, bias)))
         return found
 
-    with choosing(model_that_likes(liking, folder), top_k) as choices:
+    with choosing(model_that_likes(liking, folder, "mm", "addmm"), top_k) as choices:
         results = compiled_cold(layer, call, folder / "caches", options=dict(AS_IT_IS))
     assert counters["stats"]["unique_graphs"] == 1, f"{counters['stats']['unique_graphs']} graphs were compiled"
     assert not fell_back(choices), fell_back(choices)
@@ -209,12 +212,13 @@ def replays_of_cuda_graphs_compute_what_they_should(folder: Path, mode: str, lik
 
 @check(("max-autotune-no-cudagraphs", 1), ("max-autotune-no-cudagraphs", 3))
 def the_mode_without_cuda_graphs_computes_what_it_should(folder: Path, mode: str, top_k: int) -> None:
-    gemms = Gemms([MMShape.of(op, 256, 384, 512, B=4 if op == "bmm" else 1) for op in ("mm", "addmm", "bmm")])
-    with choosing(model_that_likes("what it learned", folder), top_k) as choices:
+    problems = [MMShape.of(op, 256, 384, 512, B=4 if op == "bmm" else 1) for op in ("mm", "addmm", "bmm")]
+    gemms = Gemms(known_problems(LEARNED, problems))
+    with choosing(model_that_likes(LEARNED, folder, *gemms.ops), top_k) as choices:
         results = compiled_cold(gemms.compute, lambda compiled: compiled(gemms.arguments), folder / "c", mode=mode)
         wrong = gemms.wrong(results)
     assert not wrong, "; ".join(wrong)
-    assert choices.get_stats()["model_selections"] == 3
+    assert choices.get_stats()["model_selections"] == len(gemms.problems)
     assert (benchmarked() == 0) is (top_k == 1), f"{benchmarked()} benchmarks with k = {top_k}"
 
 
