@@ -93,7 +93,7 @@ class DiodeInductorChoices(InductorChoices):
         self.source = ModelSource(model_path, device, on_mismatch)
         self.statistics = Statistics()
         self._learned = LearnedHere(learn)
-        self._wrapped = wrapped
+        self.wrapped = wrapped
         self._prepared: Remembered[Prepared] = Remembered(512)
         self._selections: Remembered[_Selection] = Remembered()
         self._thread = threading.local()
@@ -107,14 +107,14 @@ class DiodeInductorChoices(InductorChoices):
     @property
     def identity(self) -> str:
         """The beginning of the uuid: all but what was learned, which another process may have read later."""
-        wrapped = getattr(self._wrapped, "uuid", None)
+        wrapped = getattr(self.wrapped, "uuid", None)
         told = (
             diode.__version__,
             self.source.digest,
             str(self.policy),
             repr(self.policy.regret_bound),
             device_name(),
-            repr(wrapped()) if wrapped is not None else type(self._wrapped).__qualname__,
+            repr(wrapped()) if wrapped is not None else type(self.wrapped).__qualname__,
         )
         return "diode-" + hashlib.sha256("\n".join(told).encode()).hexdigest()
 
@@ -169,7 +169,7 @@ class DiodeInductorChoices(InductorChoices):
         selected = None if aside or _is_no_choice(call) else self._guarded(call)
         if selected is None:
             return self._inductor_s(call, replays)
-        if not _overrides_hook(self._wrapped):
+        if not _overrides_hook(self.wrapped):
             return selected
         by_uid: dict[str, list[Any]] = {}
         for ktc in selected:
@@ -187,8 +187,8 @@ class DiodeInductorChoices(InductorChoices):
     def _inductor_s(self, call: HookCall, choices: dict[str, Any]) -> list[Any]:
         generators: Any = {uid: iter(generated) for uid, generated in choices.items()}
         rest = (call.kernel_inputs, call.templates, call.op_name, call.overrides)
-        if self._wrapped is not None:
-            return list(self._wrapped._finalize_template_configs(generators, *rest))  # type: ignore[arg-type]
+        if self.wrapped is not None:
+            return list(self.wrapped._finalize_template_configs(generators, *rest))  # type: ignore[arg-type]
         return list(super()._finalize_template_configs(generators, *rest))  # type: ignore[arg-type]
 
     def _guarded(self, call: HookCall) -> list[Any] | None:
