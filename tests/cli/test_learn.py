@@ -13,10 +13,12 @@ import pytest
 from tests.learning.made_up import HERE, LIBRARY, config, problem_of, tuned
 
 from diode.features.table import LIBRARY as IS_LIBRARY
+from diode.integration.device import running_commit
 from diode.learning.store import StoreWriter
 from diode.model.card import read_card
 from diode.model.fitting import FitSettings, fit, save_model
 from diode.model.gbdt import TreeSettings
+from diode.model.registry import ModelRegistry
 from diode.model.training import TrainingSettings
 from diode.model.truth import Truth
 from diode.model.wrapper import ModelWrapper
@@ -76,6 +78,7 @@ def test_a_store_becomes_a_better_model_that_says_what_it_was_made_of(home: Path
     assert (new.data[1].problems, new.data[1].measurements) == (told["problems"], told["measurements"])
     assert new.settings["tuned_from"] == f"{base}, {base.weights_sha256}"
     assert new.metrics["held_out_regret_at_1"] == pytest.approx(told["regret_at_1"])
+    assert new.commit == running_commit()
     assert (set(new.torch), set(new.hardware)) == ({"2.11.0+cu130", "2.13.0"}, set(base.hardware))
     prediction = ModelWrapper(home / "new.safetensors").predict(
         HERE.hardware, MMShape.of("addmm", 512, 512, 512), [LIBRARY]
@@ -92,6 +95,24 @@ def test_the_summary_names_measurements_problems_and_regret(home: Path) -> None:
     assert lines[2].endswith("and 0 that were known before")
     assert "regret with 1 choice" in lines[3]
     assert read_card(home / "other.json").version == "4"
+
+
+def test_what_was_learned_last_is_found(home: Path) -> None:
+    """Twice from the old model and once from a new one, in no more than a day or two."""
+    folder = home / "learned"
+    folder.mkdir()
+    for suffix in (".safetensors", ".json"):
+        (folder / f"base{suffix}").write_bytes((home / f"base{suffix}").read_bytes())
+    for model, output in (("base", "z"), ("base", "y"), ("z", "x")):
+        paths = ("--model", f"learned/{model}.safetensors", "--output", f"learned/{output}.safetensors")
+        done = diode(home, "learn", "--store", "store", *paths, "--num-epochs", "1")
+        assert done.returncode == 0, done.stderr
+        registry = ModelRegistry()
+        registry.add(folder)
+        found = registry.find(hardware=HERE.hardware)
+        assert found is not None
+        assert found.pointer.path == folder / f"{output}.safetensors"
+    assert len({pointer.version for pointer in registry.pointers}) == 4
 
 
 def refused(folder: Path, *words: str, code: int = 2) -> str:
@@ -115,13 +136,13 @@ def test_what_cannot_be_done_is_one_line_and_writes_nothing(home: Path) -> None:
     missing = refused(home, "learn", "--store", "store", "--model", "no.safetensors", *output, code=1)
     assert missing.startswith("no.json: cannot")
     (home / "few").mkdir()
-    assert "few: holds 0 problems" in refused(home, "learn", "--store", "few", *base, *output)
+    assert "few: holds 0 problems" in refused(home, "learn", "--store", "few", *base, *output, code=2)
     writer = StoreWriter(home / "few")
     for size in range(2048, 2048 + 64 * 5, 64):
         writer.append(tuned(problem_of(size), {LIBRARY: 90.0, config(64): 80.0}))
     writer.append(tuned(problem_of(64), {LIBRARY: 19.0, config(64): 18.0}))
     writer.close()
-    assert refused(home, "learn", "--store", "few", *base, *output) == (
+    assert refused(home, "learn", "--store", "few", *base, *output, code=2) == (
         "few: holds 5 problems whose times can be compared (1 more are too short, or have one time only); "
         "8 are needed: compile more with DIODE_LEARN set"
     )
@@ -140,5 +161,6 @@ def test_a_damaged_store_is_refused(home: Path) -> None:
 def test_trees_cannot_go_on_learning(home: Path) -> None:
     known = read_dataset(home / "known.parquet")
     save_model(fit(known, FitSettings(type="gbdt", trees=TreeSettings(trees=2))), home / "trees.txt")
-    message = refused(home, "learn", "--store", "store", "--model", "trees.txt", "--output", "x.safetensors")
+    paths = ("--store", "store", "--model", "trees.txt", "--output", "x.safetensors")
+    message = refused(home, "learn", *paths, code=2)
     assert message == "trees.txt: a model of type gbdt cannot go on learning; name a network, or train anew"

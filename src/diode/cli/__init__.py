@@ -4,11 +4,8 @@ from __future__ import annotations
 
 import os
 import sys
-from typing import Final
 
-_FAILED: Final = 1
-_WRONG_WORDS: Final = 2
-_INTERRUPTED: Final = 130
+from diode.cli.exit_codes import FAILED, STOPPED, WRONG_WORDS
 
 
 def main() -> None:
@@ -16,7 +13,7 @@ def main() -> None:
     try:
         sys.exit(_run())
     except KeyboardInterrupt:
-        sys.exit(_INTERRUPTED)
+        sys.exit(STOPPED)
 
 
 def _run() -> int:
@@ -33,22 +30,22 @@ def _run() -> int:
         sys.stdout.flush()
     except DiodeError as error:
         fail(error)
-        return _WRONG_WORDS if isinstance(error, UsageError) else _FAILED
+        return WRONG_WORDS if isinstance(error, UsageError) else FAILED
     except typer.Abort:
-        return _INTERRUPTED
+        return STOPPED
     except OSError as error:
         _leave_stdout()
         if not isinstance(error, BrokenPipeError):  # who reads has seen enough, as in `| head`
             place = "the output" if error.filename is None else error.filename
             fail(FileAccessError(f"{place}: cannot be read or written: {error.strerror or error}"))
-        return _FAILED
+        return FAILED
     except wrong_words as error:
         message = error.format_message()  # type: ignore[attr-defined]  # all of them have it
         if message and "\n" not in message:
             fail(UsageError(f"{message} {_where_help_is(error)}"))
         elif message:  # older versions hand over the help that the newest has printed already
             sys.stderr.write(f"{message}\n")
-        return _WRONG_WORDS
+        return WRONG_WORDS
     return code if isinstance(code, int) else 0
 
 

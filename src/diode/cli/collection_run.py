@@ -6,12 +6,13 @@ import shlex
 import sys
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING
 
 import typer
 
 from diode.cli.console import err, out
 from diode.cli.durations import duration, parse_duration
+from diode.cli.exit_codes import STOPPED
 from diode.cli.tables import print_statistics
 from diode.collection.sampling import ChoiceList, ChoiceSample
 from diode.collection.sweep import SweepSettings
@@ -22,9 +23,6 @@ from diode.types import MMShape
 if TYPE_CHECKING:
     from diode.collection.run import CollectionPlan, CollectionResult
     from diode.storage.files import DatasetFormat
-
-STOPPED: Final = 130
-"""The exit code of what was told to stop, as a shell has it for Ctrl-C: a script that goes on by steps must not."""
 
 
 @dataclass(frozen=True)

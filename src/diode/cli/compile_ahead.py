@@ -21,9 +21,9 @@ from diode.cli.collection_options import (
     Space,
     settings_of,
 )
-from diode.cli.collection_run import STOPPED
 from diode.cli.console import err, out
 from diode.cli.durations import duration, parse_duration
+from diode.cli.exit_codes import STOPPED
 from diode.cli.listed_problems import OnlyOps, Shapeset, Without, listed_problems
 from diode.cli.progress import Ticker
 from diode.errors import UsageError

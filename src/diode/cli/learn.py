@@ -16,7 +16,6 @@ from diode.cli.devices import check_model_device
 from diode.cli.training_options import TrainDevice
 from diode.cli.training_run import Material, read_material
 from diode.errors import UsageError
-from diode.settings import named_commit
 from diode.storage.files import dataset_files
 
 if TYPE_CHECKING:
@@ -63,10 +62,12 @@ def learn(
 ) -> None:
     """Make a new model of a model and of what this machine's compiles have measured."""
     from diode.cli.training_display import TrainingDisplay
+    from diode.integration.device import running_commit
     from diode.learning.lessons import lessons_of
     from diode.learning.store import Store
     from diode.model.fitting import save_model
     from diode.model.tuning import TuningSettings, tune
+    from diode.model.version import next_version
     from diode.model.wrapper import ModelWrapper
 
     base = ModelWrapper(model)
@@ -83,12 +84,11 @@ def learn(
         markup=False,
     )
     data = _sources(store, found, lessons, kept)
+    version = model_version or next_version(base.card.version, _versions_in(output.parent))
     with TrainingDisplay(err) as display:
-        tuned = tune(
-            base, lessons.dataset, None if kept is None else kept.dataset, settings, data, model_version, display
-        )
+        tuned = tune(base, lessons.dataset, None if kept is None else kept.dataset, settings, version, data, display)
     described = msgspec.structs.replace(
-        tuned.fitted.card, command=shlex.join(["diode", *sys.argv[1:]]), commit=named_commit()
+        tuned.fitted.card, command=shlex.join(["diode", *sys.argv[1:]]), commit=running_commit()
     )
     card = save_model(replace(tuned.fitted, card=described), output)
     summary = _summary(output, card, found, lessons, tuned)
@@ -106,6 +106,15 @@ def _check(card: ModelCard, model: Path, output: Path) -> None:
     check_model_path(output, "deep")
     if output.resolve().with_suffix("") == model.resolve().with_suffix(""):
         raise UsageError(f"{output}: is the model to go on from; name another --output, so that you can go back")
+
+
+def _versions_in(folder: Path) -> list[str]:
+    """Of the models that the new one will lie beside, where it is to be the one that is found."""
+    from diode.model.registry import ModelRegistry
+
+    beside = ModelRegistry()
+    beside.add(folder)
+    return [pointer.version for pointer in beside.pointers]
 
 
 def _check_lessons(store: Path, lessons: Lessons) -> None:

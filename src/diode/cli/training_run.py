@@ -10,13 +10,14 @@ import time
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING
 
 import msgspec
 import typer
 
 from diode.cli.console import err, out
 from diode.cli.durations import duration
+from diode.cli.exit_codes import STOPPED
 from diode.errors import UsageError
 from diode.storage import filter_dataset, read_dataset
 from diode.types import Dataset, DatasetBuilder, MMShape
@@ -24,8 +25,6 @@ from diode.types import Dataset, DatasetBuilder, MMShape
 if TYPE_CHECKING:
     from diode.model.card import TrainingData
     from diode.model.fitting import FitSettings
-
-STOPPED: Final = 130
 
 
 @dataclass(frozen=True, eq=False)

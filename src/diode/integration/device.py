@@ -64,14 +64,14 @@ def current_environment(hardware: Hardware, command: str = "") -> Environment:
     return Environment(
         hardware=hardware,
         torch=str(torch.__version__),
-        triton=_triton_version(),
+        triton=triton_version(),
         driver=_driver_version() if hardware.device_type == "cuda" else "",
         python=platform.python_version(),
         diode=diode.__version__,
         commit=running_commit(),
         command=command,
         taken=datetime.now(timezone.utc).date().isoformat(),
-        template_hashes=_template_hashes(),
+        template_hashes=template_hashes(),
     )
 
 
@@ -130,7 +130,7 @@ def _cpu_name() -> str:
     return next(told, "") or platform.processor() or platform.machine() or "unknown CPU"
 
 
-def _triton_version() -> str:
+def triton_version() -> str:
     try:
         import triton
     except ImportError:
@@ -171,7 +171,7 @@ def _commit(root: Path) -> str:
     return described.stdout.strip()
 
 
-def _template_hashes() -> tuple[tuple[str, str], ...]:
+def template_hashes() -> tuple[tuple[str, str], ...]:
     """The hash of each Triton template that this torch has: another hash under the same uid is another kernel."""
     try:
         import torch._inductor.compile_fx  # noqa: F401  # registers all templates, those of its graph passes too

@@ -19,6 +19,7 @@ from torch._inductor.choices import InductorChoices
 from diode.integration.candidates import HookCall
 from diode.integration.choices import DiodeInductorChoices
 from diode.integration.policy import TopK
+from diode.integration.statistics import Statistics
 from diode.settings import OnMismatch
 
 CONFIG: Final = "inductor_choices_class"
@@ -58,10 +59,13 @@ class ChoicesFactory:
 
     @property
     def handler(self) -> ConfiguredChoices:
+        """Another one once something else is wrapped; it goes on with the counts of the one before."""
         with self._lock:
-            if self._handler is None:
-                self._handler = ConfiguredChoices(self)
-            return self._handler
+            handler = self._handler
+            if handler is None or handler.wrapped is not self.wrapped:
+                handler = ConfiguredChoices(self, None if handler is None else handler.statistics)
+                self._handler = handler
+            return handler
 
     def __call__(self) -> InductorChoices:
         """The handler, also put in place of one that its thread had made before it was told of this factory."""
@@ -102,12 +106,17 @@ class ChoicesFactory:
 class ConfiguredChoices(DiodeInductorChoices):
     """The handler of a factory."""
 
-    def __init__(self, factory: ChoicesFactory) -> None:
+    def __init__(self, factory: ChoicesFactory, statistics: Statistics | None = None) -> None:
         super().__init__(**asdict(factory.parameters), wrapped=factory.wrapped)
         self.factory = factory
+        if statistics is not None:
+            self.statistics = statistics
 
     def get_template_configs(self, *args: Any, **kwargs: Any) -> list[Any]:
         if self.factory.is_named_by_config():
+            current = self.factory.handler
+            if current is not self:  # a thread keeps the handler that it once got
+                return current.get_template_configs(*args, **kwargs)
             return super().get_template_configs(*args, **kwargs)
         asked = _named_factory() or _registered_factory()
         if asked is not None:
@@ -122,6 +131,13 @@ class ConfiguredChoices(DiodeInductorChoices):
 
     def __reduce__(self) -> tuple[Any, ...]:
         return _handler_of, (asdict(self.factory.parameters), self.uuid())
+
+
+def users_handler(handler: InductorChoices | None) -> InductorChoices | None:
+    """Without torch's own, and without what diode was asked for in vain: of that, what it wraps."""
+    if isinstance(handler, ConfiguredChoices) and not handler.factory.engaged:
+        return handler.wrapped
+    return None if type(handler) is InductorChoices or isinstance(handler, _Disengaged) else handler
 
 
 class _Disengaged(InductorChoices):

@@ -13,7 +13,7 @@ from torch._inductor import virtualized
 from torch._inductor.choices import InductorChoices
 
 from diode.errors import DiodeError, IntegrationError
-from diode.integration.factory import CONFIG, ChoicesFactory, ConfiguredChoices
+from diode.integration.factory import CONFIG, ChoicesFactory, ConfiguredChoices, users_handler
 from diode.integration.fallback import say_once
 from diode.integration.learned import Recording
 from diode.integration.operation import stop_taking_back
@@ -84,6 +84,8 @@ class Installation:
     factory: ChoicesFactory
     path: str
     _prior_handler: InductorChoices | None = None
+    _prior_wrapped: InductorChoices | None = None
+    """Of the factory: what is found in place is wrapped for as long as the factory is in force."""
     _options: dict[str, _Option] = field(default_factory=dict)
     _recording: Recording | None = None
 
@@ -91,15 +93,13 @@ class Installation:
     def of(cls, factory: ChoicesFactory) -> Installation:
         """Engages a factory. A handler that was set by hand, or that the configuration named, is wrapped by it."""
         path = probe()
-        prior = _handler_of_this_thread()
-        if factory.wrapped is None and prior is not None and type(prior) is not InductorChoices:
-            factory.wrapped = prior
-        named = getattr(inductor_config, CONFIG, None)
-        if factory.wrapped is None and named is not None:
-            factory.wrapped = named()
-        factory.engaged = True
         _ = factory.handler  # whatever is wrong with its parameters shows before anything is changed
-        installation = cls(factory, path, prior)
+        prior = users_handler(_handler_of_this_thread())
+        named = getattr(inductor_config, CONFIG, None)
+        installation = cls(factory, path, prior, factory.wrapped)
+        if factory.wrapped is None:
+            factory.wrapped = prior if prior is not None or named is None else users_handler(named())
+        factory.engaged = True
         if path == REGISTRY:
             vars(inductor_choices)[REGISTRY](_KEY, factory)
         else:
@@ -137,6 +137,7 @@ class Installation:
             self._recording.stop()
         answered = isinstance(_handler_of_this_thread(), ConfiguredChoices)
         self.factory.engaged = False
+        self.factory.wrapped = self._prior_wrapped
         if self.path == REGISTRY:
             vars(inductor_choices)[f"un{REGISTRY}"](_KEY)
         for name, option in reversed(self._options.items()):

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Final
 from diode import settings
 from diode.errors import IntegrationError
 from diode.integration.base_integration import BaseIntegration, ModelPointer
+from diode.integration.model_source import PURPOSE, named_or_at_hand, why_no_model
 from diode.integration.policy import TopK
 from diode.model.registry import ModelRegistry
 
@@ -17,7 +18,6 @@ if TYPE_CHECKING:
     from diode.integration.factory import ChoicesFactory
     from diode.integration.installation import Installation
 
-PURPOSE: Final = "matmul"
 _PERSISTENT_TMA: Final = "triton::mm_persistent_tma"
 
 
@@ -71,20 +71,14 @@ class MatmulIntegration(BaseIntegration):
         return probe()
 
     def find_models(self) -> Sequence[ModelPointer]:
-        if self._model_path is None:
-            self._found = ModelRegistry.at_hand()
-        else:
-            self._found = ModelRegistry()
-            self._found.add(Path(self._model_path), "model_path")
+        self._found = named_or_at_hand(None if self._model_path is None else Path(self._model_path))
         return [pointer for pointer in self._found.pointers if pointer.purpose == PURPOSE]
 
     def problems(self) -> Sequence[str]:
         return tuple(self._found.problems.values())
 
     def why_no_model(self) -> str:
-        if self._found.problems:
-            return f"no model can be read: {'; '.join(self._found.problems.values())}"
-        return "no model is at hand: install torch-diode, set DIODE_MODEL_PATH, or give model_path"
+        return why_no_model(self._found)
 
     def engage(self, models: Sequence[ModelPointer]) -> None:
         from diode.integration.factory import ChoicesFactory, Parameters

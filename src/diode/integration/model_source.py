@@ -8,6 +8,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
+from typing import Final
 
 import msgspec
 
@@ -19,7 +20,21 @@ from diode.model.wrapper import ModelWrapper
 from diode.settings import OnMismatch
 from diode.types import Hardware
 
-PURPOSE = "matmul"
+PURPOSE: Final = "matmul"
+
+
+def named_or_at_hand(path: Path | None) -> ModelRegistry:
+    if path is None:
+        return ModelRegistry.at_hand()
+    registry = ModelRegistry()
+    registry.add(path, "model_path")
+    return registry
+
+
+def why_no_model(registry: ModelRegistry) -> str:
+    if registry.problems:
+        return f"no model can be read: {'; '.join(registry.problems.values())}"
+    return "no model is at hand: install torch-diode, set DIODE_MODEL_PATH, or give model_path"
 
 
 @dataclass(frozen=True)
@@ -43,11 +58,7 @@ class ModelSource:
 
     @cached_property
     def registry(self) -> ModelRegistry:
-        if self._path is None:
-            return ModelRegistry.at_hand()
-        registry = ModelRegistry()
-        registry.add(self._path, "model_path")
-        return registry
+        return named_or_at_hand(self._path)
 
     @cached_property
     def digest(self) -> str:
@@ -56,15 +67,11 @@ class ModelSource:
         told = (*cards, *sorted(self.registry.problems), self._on_mismatch or "")
         return hashlib.sha256("\n".join(told).encode()).hexdigest()
 
-    @property
-    def pointers(self) -> list[ModelPointer]:
-        return [pointer for pointer in self.registry.pointers if pointer.purpose == PURPOSE]
-
     def model_for(self, hardware: Hardware, op: str, software: Software) -> ModelWrapper:
         """The loaded model, or a `SelectionError` that says why there is none."""
         found = self.registry.find(purpose=PURPOSE, hardware=hardware)
         if found is None:
-            raise SelectionError("fallback_no_model", self._why_none())
+            raise SelectionError("fallback_no_model", why_no_model(self.registry))
         known = self.registry.find(purpose=PURPOSE, hardware=hardware, op=op)
         if known is None or (found.same_hardware and not known.same_hardware):
             raise SelectionError(
@@ -74,11 +81,6 @@ class ModelSource:
             )
         self._judge(known.pointer.card, hardware, known.same_hardware, software)
         return self._load(known.pointer)
-
-    def _why_none(self) -> str:
-        if self.registry.problems:
-            return f"no model can be read: {'; '.join(self.registry.problems.values())}"
-        return "no model is at hand: install torch-diode, set DIODE_MODEL_PATH, or give model_path"
 
     def _judge(self, card: ModelCard, hardware: Hardware, same_hardware: bool, software: Software) -> None:
         trained = ", ".join(device.name for device in card.hardware)

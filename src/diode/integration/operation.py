@@ -13,7 +13,9 @@ from typing import Any, Final
 
 from torch._inductor.select_algorithm import get_algorithm_selector_cache
 
+from diode.errors import SelectionError
 from diode.integration.candidates import HookCall, ListedSpace
+from diode.integration.decision import Decision
 
 _OPERATION: Final = "diode.operation"
 
@@ -25,10 +27,13 @@ class Operation:
     call: HookCall
     settle: Callable[[Operation], None]
     """Decides among what was offered, if nothing else was offered until autotuning."""
+    not_taken_back: Callable[[Operation, Exception], None]
+    """Is told where what was left out stays, because of an error."""
     spaces: list[ListedSpace] = field(default_factory=list)
     offered: list[Any] = field(default_factory=list)
     kept: set[int] | None = None
     """Of `offered`, by identity; None before there is a decision, or where it is Inductor's."""
+    decision: Decision | None = None
     settled: bool = False
 
     def belongs(self, call: HookCall) -> bool:
@@ -51,21 +56,34 @@ class Operation:
         self.offered += answered
         return answered
 
-    def keep(self, kept: list[Any]) -> None:
+    def keep(self, kept: list[Any], decision: Decision) -> None:
         self.kept = {id(ktc) for ktc in kept}
+        self.decision = decision
+        self.settled = True
+
+    def give_up(self) -> None:
+        """All that was offered stays."""
+        self.kept = self.decision = None
         self.settled = True
 
 
 def take_back(choices: list[Any]) -> list[Any]:
     """Inductor's preprocessing function: without what a decision left out of an operation's earlier answers."""
     operations = {id(found): found for choice in choices if (found := _operation(choice)) is not None}
-    if not operations:
+    try:
+        for operation in operations.values():
+            if not operation.settled:
+                operation.settle(operation)
+                operation.settled = True
+        left = [choice for choice in choices if _is_kept(choice)]
+    except SelectionError:
+        raise  # falling back is forbidden
+    except Exception as error:  # noqa: BLE001  # the boundary to a user's compile
+        for operation in operations.values():
+            if operation.kept is not None or not operation.settled:
+                operation.not_taken_back(operation, error)
+                operation.give_up()
         return choices
-    for operation in operations.values():
-        if not operation.settled:
-            operation.settle(operation)
-            operation.settled = True
-    left = [choice for choice in choices if _is_kept(choice)]
     # A template may turn out not to serve (64-bit indices, say) after it was chosen.
     return left or choices
 
@@ -83,8 +101,9 @@ def stop_taking_back() -> None:
 
 
 def _operation(choice: Any) -> Operation | None:
-    operation: Operation | None = getattr(choice, "annotations", {}).get(_OPERATION)
-    return operation
+    annotations = getattr(choice, "annotations", None)
+    found = annotations.get(_OPERATION) if isinstance(annotations, dict) else None
+    return found if isinstance(found, Operation) else None
 
 
 def _is_kept(choice: Any) -> bool:

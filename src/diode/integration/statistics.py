@@ -6,7 +6,10 @@ import threading
 from collections import Counter
 from collections.abc import Mapping
 from types import MappingProxyType
-from typing import Final, Literal, get_args
+from typing import TYPE_CHECKING, Final, Literal, get_args
+
+if TYPE_CHECKING:
+    from diode.integration.decision import Decision
 
 FallbackReason = Literal[
     "fallback_no_model",
@@ -39,7 +42,10 @@ MEANINGS: Final[Mapping[str, str]] = MappingProxyType(
 
 
 class Statistics:
-    """Counts of one handler; compiles in several threads add to it."""
+    """Counts of one handler; compiles in several threads add to it.
+
+    At any time there are as many decisions as there are selections by the model and fallbacks together.
+    """
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
@@ -50,9 +56,20 @@ class Statistics:
         with self._lock:
             self._counts[name] += amount
 
-    def decided(self, seconds: float) -> None:
+    def selected(self, decision: Decision) -> None:
+        """By the model."""
         with self._lock:
-            self._seconds.append(seconds)
+            self._counts.update(_counts_of(decision))
+            self._seconds.append(decision.seconds)
+
+    def withdraw(self, decision: Decision) -> None:
+        """What was counted as selected, and came to nothing."""
+        with self._lock:
+            self._counts.subtract(_counts_of(decision))
+
+    def fell_back(self, reason: str) -> None:
+        with self._lock:
+            self._counts.update(("decisions", reason))
 
     def report(self) -> dict[str, int | float]:
         """Every count of `MEANINGS`, and how long decisions took."""
@@ -63,3 +80,13 @@ class Statistics:
         counts["decision_seconds_median"] = seconds[len(seconds) // 2] if seconds else 0.0
         counts["decision_seconds_max"] = seconds[-1] if seconds else 0.0
         return counts
+
+
+def _counts_of(decision: Decision) -> dict[str, int]:
+    return {
+        "decisions": 1,
+        "model_selections": 1,
+        "configs_filtered": decision.candidates - len(decision.picks),
+        "store_answers": int(decision.measured_us is not None),
+        "store_corrections": int(decision.corrected_by > 0),
+    }

@@ -6,7 +6,7 @@ from functools import cache
 
 import torch
 
-from diode.integration.device import current_hardware
+from diode.integration.device import current_hardware, template_hashes, triton_version
 from diode.integration.model_source import Software
 from diode.types import Hardware
 
@@ -24,18 +24,7 @@ def device_name() -> str:
 
 @cache
 def software() -> Software:
-    from torch._inductor.select_algorithm import TritonTemplate
-
-    hashes = tuple(
-        sorted(
-            (template.uid, template.src_hash) for template in TritonTemplate.all_templates.values() if template.src_hash
-        )
-    )
-    try:
-        import triton
-    except ImportError:
-        return Software(str(torch.__version__), "", hashes)
-    return Software(str(torch.__version__), str(triton.__version__), hashes)
+    return Software(str(torch.__version__), triton_version(), template_hashes())
 
 
 @cache

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 from functools import cached_property
@@ -14,6 +13,7 @@ import msgspec
 
 from diode.errors import DiodeError, FileAccessError, FileFormatError
 from diode.model.card import CARD_SUFFIX, ModelCard, card_path, read_card
+from diode.model.version import ModelVersion
 from diode.model.weights import GBDT_SUFFIX, TENSOR_SUFFIXES
 from diode.model.wrapper import ModelWrapper
 from diode.settings import model_paths
@@ -56,7 +56,7 @@ class ModelMatch:
     """How well a model fits what was asked for; a larger `rank` is the better fit."""
 
     pointer: ModelPointer
-    rank: tuple[int, ...]
+    rank: tuple[int, ModelVersion, int]
     why: str
     same_hardware: bool
 
@@ -178,7 +178,7 @@ def weight_files(path: Path) -> list[Path]:
 def _match(pointer: ModelPointer, hardware: Hardware | None, place: int) -> ModelMatch:
     devices = pointer.card.hardware
     kinship, why = _kinship(devices, hardware)
-    rank = (kinship, *_version_numbers(pointer.version), place)
+    rank = (kinship, ModelVersion.of(pointer.version), place)
     same = hardware is None or kinship == _SAME
     return ModelMatch(pointer, rank, f"{pointer.card} from {pointer.source}: {why}", same)
 
@@ -196,9 +196,3 @@ def _kinship(devices: Iterable[Hardware], hardware: Hardware | None) -> tuple[in
         return 2, f"trained on {names}, of the same generation as {hardware.name}"
     alike = any(device.device_type == hardware.device_type for device in devices)
     return int(alike), f"trained on {names}, not on {hardware.name}"
-
-
-def _version_numbers(version: str) -> tuple[int, int, int]:
-    numbers = [int(number) for number in re.findall(r"\d+", version)][:3]
-    first, second, third = (*numbers, 0, 0, 0)[:3]
-    return first, second, third

@@ -67,8 +67,8 @@ def tune(
     new: Dataset,
     kept: Dataset | None,
     settings: TuningSettings,
+    version: str,
     data: Sequence[TrainingData] = (),
-    version: str | None = None,
     report: Callable[[EpochReport], None] = lambda report: None,
 ) -> Tuned:
     """The screen stays as it is: it only has to keep the good, and what is good on one GPU of a kind is on another."""
@@ -95,7 +95,7 @@ def tune(
     after = _judged(network_model(card, tensors, scale), judge)
     described = msgspec.structs.replace(
         _card_of_both(card, describe(new, truth), data),
-        version=version or _next_version(card.version),
+        version=version,
         sigma_scale=scale,
         seed=settings.seed,
         settings=card.settings
@@ -174,9 +174,3 @@ def _card_of_both(card: ModelCard, new: ModelCard, data: Sequence[TrainingData])
     hardware = (*card.hardware, *(device for device in new.hardware if device.name not in names))
     sources = tuple({source.sha256: source for source in (*card.data, *data)}.values())
     return msgspec.structs.replace(card, hardware=hardware, data=sources, **together)
-
-
-def _next_version(version: str) -> str:
-    """Later than the one before, so that where both are at hand the later one is found."""
-    base = version.partition("+learned")[0]
-    return f"{base}+learned.{datetime.datetime.now(datetime.timezone.utc):%Y%m%d}"

@@ -10,7 +10,7 @@ import pytest
 import torch
 from tests.integration.by_torch import ADDMM_CALLS, PRUNES_BY_SHARED_MEMORY, library_kernels
 from tests.integration.choices.lab import A100, H200, TMA, Tensor, batch, lower, matrix
-from tests.integration.choices.models import write_model
+from tests.integration.choices.models import SQUARE_64, write_model
 from torch._inductor.select_algorithm import get_algorithm_selector_cache
 
 from diode.errors import UsageError
@@ -196,6 +196,26 @@ def test_a_remembered_choice_is_made_anew_for_the_problem_at_hand(make_handler):
         (only,) = lower(torch.mm, matrix(512, 1024, layout), matrix(1024, 2048), handler=handler).choices
         assert isinstance(only, PersistentTMAConfig)
         assert only.a_row_major is a_row_major
+
+
+class InAnotherOrder(DiodeInductorChoices):
+    """As in a torch that asks for its templates in another order."""
+
+    last_first = False
+
+    def get_template_configs(self, inputs, templates, *rest, **keywords):
+        in_order = [*templates[-1:], *templates[:-1]] if self.last_first else templates
+        return super().get_template_configs(inputs, in_order, *rest, **keywords)
+
+
+def test_a_remembered_choice_is_the_same_among_other_templates(tmp_path):
+    """The model knows nothing of the last template, which then comes before what it does know."""
+    path = write_model(tmp_path / "model.safetensors", likes=SQUARE_64, library=1.5, templates=("aten", "triton::mm"))
+    handler = InAnotherOrder(path, top_k_configs=1, enable_fallback=False)
+    first = lower(torch.mm, *MM, handler=handler).choices
+    assert isinstance(first[0], TritonGEMMConfig)
+    handler.last_first = True
+    assert lower(torch.mm, *MM, handler=handler).choices == first
 
 
 def test_the_latest_decision_explains_itself(make_handler):

@@ -6,6 +6,7 @@ import io
 import json
 import re
 from collections.abc import Callable
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from hashlib import sha256
 from pathlib import Path
@@ -21,6 +22,7 @@ from tests.integration.choices.lab import A100, H100, H200, Lowered, Tensor, low
 from tests.integration.choices.models import write_model
 from torch._inductor.choices import InductorChoices
 from torch._inductor.exc import LoweringException
+from torch._inductor.select_algorithm import get_algorithm_selector_cache
 from torch._inductor.template_heuristics.triton import CUDAMMTemplateConfigHeuristic
 
 from diode.features import COLUMNS
@@ -32,6 +34,7 @@ from diode.types import Hardware
 
 MM = (torch.mm, matrix(512, 1024), matrix(1024, 2048))
 ADDMM = (torch.addmm, Tensor((2048,)), *MM[1:])
+TWO_LIBRARY_KERNELS = (torch.addmm, Tensor((512, 2048), (0, 1)), *MM[1:])
 TRITON_ONLY = {"max_autotune_gemm_backends": "TRITON"}
 
 
@@ -228,6 +231,7 @@ def test_the_compile_gets_inductor_s_choices_and_one_line_says_why(fault, tmp_pa
             fault.reason: times
         }
         assert (stats["decisions"], stats["model_selections"]) == (times, 0)
+        assert adds_up(stats)
     (warning,) = warnings()
     assert warning.startswith(f"torch.compile takes Inductor's own choices ({fault.reason}): ")
     assert "Traceback" not in warning
@@ -238,9 +242,86 @@ def test_the_compile_gets_inductor_s_choices_and_one_line_says_why(fault, tmp_pa
 
 
 def test_where_falling_back_is_forbidden_it_raises(fault, tmp_path, warnings):
+    handler = fault.handler(tmp_path, enable_fallback=False)
     with pytest.raises(LoweringException, match=f"SelectionError: .*({fault.told})"):
-        fault.lower(fault.handler(tmp_path, enable_fallback=False))
+        fault.lower(handler)
     assert not warnings()
+    assert adds_up(handler.get_stats())
+
+
+def adds_up(stats):
+    return stats["decisions"] == stats["model_selections"] + sum(stats[reason] for reason in FALLBACK_REASONS)
+
+
+@contextmanager
+def heuristic_that_converts_nothing():
+    """In the middle of a compile: it goes on giving its own configs, and none that it is handed."""
+    its_own = CUDAMMTemplateConfigHeuristic.get_template_configs
+
+    def refusing(heuristic, *arguments, **keywords):
+        if "_get_config_generator" in vars(heuristic):
+            raise NotImplementedError("moved elsewhere")
+        return its_own(heuristic, *arguments, **keywords)
+
+    with mock.patch.object(CUDAMMTemplateConfigHeuristic, "get_template_configs", refusing):
+        yield
+
+
+@pytest.mark.parametrize("call", [MM, ADDMM, TWO_LIBRARY_KERNELS], ids=("mm", "addmm", "two library kernels"))
+def test_what_fails_after_the_decision_was_made_is_one_fallback(call, tmp_path, warnings):
+    function, *arguments = call
+    own = lower(function, *arguments, handler=InductorChoices())
+    handler = DiodeInductorChoices(model(library=9.0, persistent=9.0)(tmp_path), top_k_configs=1)
+    assert len(lower(function, *arguments, handler=handler).choices) == 1
+    before = handler.get_stats()
+    with heuristic_that_converts_nothing():
+        assert lower(function, *arguments, handler=handler) == own
+    stats = handler.get_stats()
+    assert adds_up(stats)
+    changed = {name for name in MEANINGS if stats[name] != before[name]}
+    assert changed == {"total_calls", "decisions", "fallback_error"}
+    assert (stats["decisions"], stats["fallback_error"]) == (2, 1)
+    assert last_decision().fallback == "fallback_error"
+    (warning,) = warnings()
+    assert "moved elsewhere" in warning
+
+
+@pytest.fixture
+def annotations_are_cut(monkeypatch):
+    """Somebody's preprocessing takes from the choices what diode tells them apart by."""
+
+    def cut(choices):
+        for choice in choices:
+            choice.annotations.pop("ktc", None)
+        return choices
+
+    selector = get_algorithm_selector_cache()
+    monkeypatch.setattr(selector, "preprocessing_fns", [*selector.preprocessing_fns, cut])
+
+
+def test_what_cannot_be_taken_back_stays_and_is_one_fallback(annotations_are_cut, tmp_path, warnings):
+    function, *arguments = TWO_LIBRARY_KERNELS
+    own = lower(function, *arguments, handler=InductorChoices(), max_autotune_gemm_backends="ATEN")
+    assert len(own.choices) == 2
+    handler = DiodeInductorChoices(model()(tmp_path), top_k_configs=1)
+    for times in (1, 2):
+        assert lower(function, *arguments, handler=handler, max_autotune_gemm_backends="ATEN") == own
+        stats = handler.get_stats()
+        assert (stats["decisions"], stats["model_selections"], stats["fallback_error"]) == (times, 0, times)
+        assert stats["configs_filtered"] == 0
+        assert adds_up(stats)
+    (warning,) = warnings()
+    assert "fallback_error" in warning
+    assert "KeyError: 'ktc'" in warning
+    assert last_decision().fallback == "fallback_error"
+
+
+def test_where_falling_back_is_forbidden_what_cannot_be_taken_back_raises(annotations_are_cut, tmp_path):
+    function, *arguments = TWO_LIBRARY_KERNELS
+    handler = DiodeInductorChoices(model()(tmp_path), top_k_configs=1, enable_fallback=False)
+    with pytest.raises(LoweringException, match="SelectionError: choosing for addmm failed: KeyError: 'ktc'"):
+        lower(function, *arguments, handler=handler, max_autotune_gemm_backends="ATEN")
+    assert adds_up(handler.get_stats())
 
 
 def test_every_reason_has_a_fault_and_a_meaning():

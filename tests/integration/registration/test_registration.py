@@ -221,6 +221,55 @@ def test_a_handler_that_was_set_by_hand_has_the_last_word_and_comes_back(model, 
     V.set_choices_handler(InductorChoices())
 
 
+def test_a_handler_that_was_set_while_disabled_is_asked_from_then_on(model, compile_bmm):
+    installed = install_diode_choices(model)
+    alone = installed.uuid()
+    compile_bmm()
+    diode.disable()
+    own = Counting()
+    V.set_choices_handler(own)
+    diode.enable()
+    assert V.choices.uuid() != alone
+    compile_bmm(32)
+    assert (calls(), own.seen) == (2, 1)
+    assert installed.get_stats() == diode.get_stats()
+    with diode.disabled():
+        assert V.choices is own
+        V.set_choices_handler(InductorChoices())
+    assert V.choices.uuid() == alone
+    compile_bmm(48)
+    assert (calls(), own.seen) == (3, 1)
+
+
+def test_a_thread_that_kept_the_handler_from_before_asks_whom_the_process_asks(model, compile_bmm):
+    kept = install_diode_choices(model)
+    own = Counting()
+    with diode.disabled():
+        V.set_choices_handler(own)
+    # Without its caches torch asks no factory, and so nobody puts the present handler in place.
+    with V.set_choices_handler(kept):
+        compile_bmm(fx_graph_cache=False)
+    assert (calls(), own.seen) == (1, 1)
+    diode.disable()
+    V.set_choices_handler(InductorChoices())
+
+
+def test_it_takes_none_of_its_own_handlers_for_a_user_s(model, compile_bmm):
+    """A thread in which diode was not disabled still has one."""
+    own = Counting()
+    V.set_choices_handler(own)
+    diode.enable()
+    first = V.choices
+    diode.disable()
+    V.set_choices_handler(first)
+    diode.enable()
+    compile_bmm()
+    assert (calls(), own.seen) == (1, 1)
+    diode.disable()
+    assert V.choices is own
+    V.set_choices_handler(InductorChoices())
+
+
 def test_what_the_configuration_named_before_is_asked_and_comes_back(model, compile_bmm):
     own = Counting()
 
