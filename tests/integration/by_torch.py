@@ -14,6 +14,9 @@ TORCH = (int(_found[1]), int(_found[2]))
 
 REGISTRATION = "register_inductor_choices" if TORCH >= (2, 15) else "inductor_choices_class"
 
+THREADS_COMPILE_AT_ONCE = TORCH >= (2, 13)
+"""Whether threads may compile at the same time; of torch 2.10 and 2.11 one raises, or does not compile, meanwhile."""
+
 ADDMM_CALLS = 1 if TORCH < (2, 12) else 2 if TORCH < (2, 13) else 3
 """How often the hook is called for an addmm on a GPU."""
 
