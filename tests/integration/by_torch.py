@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 
 import torch
+from torch._inductor.fx_passes import pad_mm
 
 from diode.types import AtenChoice
 
@@ -46,3 +47,10 @@ def library_kernels(op: str) -> set[AtenChoice]:
     if op == "addmm" and ROW_OF_BIAS_HAS_TWO_KERNELS:
         return {AtenChoice("bias_addmm"), AtenChoice("addmm")}
     return {AtenChoice(op)}
+
+
+def torch_may_pad(a: torch.Tensor, b: torch.Tensor) -> bool:
+    """Whether a pass of torch's may pad the product's operands, and benchmark whether to."""
+    if TORCH < (2, 11):
+        return pad_mm.should_pad_common(a, b)
+    return pad_mm.can_pad(a, b, torch.ops.aten.mm)

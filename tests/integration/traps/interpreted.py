@@ -15,7 +15,7 @@ from types import ModuleType
 
 import torch
 import triton
-from torch._C._dynamo.guards import _reinterpret_tensor, assert_size_stride
+from torch._C._dynamo import guards
 from torch._inductor.select_algorithm import extern_kernels
 
 _KERNEL = re.compile(r"^(\w+) = async_compile\.triton\('\w+', '''(.*?)''', device_str='cuda'\)$", re.M | re.S)
@@ -60,8 +60,8 @@ def run(source: str, arguments: list[torch.Tensor], folder: Path) -> list[torch.
     namespace = {
         "torch": torch,
         "extern_kernels": extern_kernels,
-        "assert_size_stride": assert_size_stride,
-        "reinterpret_tensor": _reinterpret_tensor,
+        **{name: check for name, check in vars(guards).items() if name.startswith("assert_")},
+        "reinterpret_tensor": guards._reinterpret_tensor,
         "empty_strided_cuda": lambda sizes, strides, dtype: torch.empty_strided(sizes, strides, dtype=dtype),
         "get_raw_stream": lambda device: None,
         "nullcontext": nullcontext,

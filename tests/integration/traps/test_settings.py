@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import pytest
 import torch
+from tests.integration.by_torch import torch_may_pad
 from tests.integration.choices.lab import H100, H200, TMA, Tensor, batch, lower, matrix
 from tests.integration.choices.models import write_model
 from torch._inductor import config
 from torch._inductor.choices import InductorChoices
 from torch._inductor.exc import LoweringException
-from torch._inductor.fx_passes.pad_mm import can_pad, mm_replace
+from torch._inductor.fx_passes.pad_mm import mm_replace
+from torch._inductor.virtualized import V
 from torch._subclasses import FakeTensorMode
 
 import diode
@@ -115,7 +117,7 @@ def test_whether_torch_may_pad_and_benchmark_for_it_stays_with_the_user(model):
     def may_pad(**settings):
         with described_gpu(H200), config.patch(settings), FakeTensorMode():
             a, b = (torch.empty(sizes, dtype=torch.bfloat16, device="cuda:0") for sizes in ((4096, 4095), (4095, 4096)))
-            return can_pad(a, b, torch.ops.aten.mm)
+            return torch_may_pad(a, b)
 
     for _ in range(2):
         assert may_pad()
@@ -148,6 +150,6 @@ def test_templates_that_diode_switched_on_are_not_there_where_it_falls_back(tmp_
     monkeypatch.setenv("DIODE_MODEL_PATH", str(path))
     assert diode.enable()["matmul"].configs == tuple(TMA)
     on = dict.fromkeys(TMA, config.triton.enable_persistent_tma_matmul)
-    handler = config.inductor_choices_class()
+    handler = V.choices
     assert [lower(*call, handler=handler, **on) for call in ((torch.mm, *MM), scaled_mm)] == own
     assert diode.get_stats()["fallback_unsupported_op"] == 2

@@ -6,6 +6,7 @@ import pytest
 import torch
 from tests.integration.choices.lab import H200, TMA, Tensor, batch, lower, matrix
 from torch._inductor.choices import InductorChoices
+from torch._inductor.virtualized import V
 
 import diode
 from diode.integration.decision import last_decision
@@ -128,7 +129,7 @@ def test_a_graph_holds_for_as_many_sizes_with_diode_as_without(model, name):
     function, *arguments = DYNAMIC[name]
     without = lower(function, *arguments, handler=InductorChoices(), **NO_TMA)
     diode.enable()
-    handler = torch._inductor.config.inductor_choices_class()
+    handler = V.choices
     switched_on = dict.fromkeys(TMA, torch._inductor.config.triton.enable_persistent_tma_matmul)
     told = lower(function, *arguments, handler=handler, **switched_on)
     assert told.guards == without.guards
