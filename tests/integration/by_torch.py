@@ -24,6 +24,16 @@ ADDMM_CALLS = 1 if TORCH < (2, 12) else 2 if TORCH < (2, 13) else 3
 ROW_OF_BIAS_HAS_TWO_KERNELS = TORCH < (2, 12)
 """Whether torch expands a bias as long as a row before it looks for library kernels, and so finds `bias_addmm` too."""
 
+BMM_INTO_ANOTHER_TYPE_HAS_TEMPLATES = TORCH >= (2, 12)
+
+LAYOUTS_ARE_CHECKED_FIRST = TORCH >= (2, 12)
+"""Whether choices that read an input as it no longer lies are left out before anything is benchmarked."""
+
+MODES_WITHOUT_TIMING = ("deterministic", "batch_invariant") if TORCH >= (2, 12) else ("deterministic",)
+
+AUTOHEURISTIC_OF_MM = {} if TORCH >= (2, 12) else {"autoheuristic_use": "mm"}
+"""Switches it on where the environment is read at import only."""
+
 PRUNES_BY_SHARED_MEMORY = TORCH < (2, 11)
 """Whether choices that exceed the shared memory, if all their stages are counted, are left out by default."""
 

@@ -17,6 +17,7 @@ import torch
 import triton
 from torch._C._dynamo import guards
 from torch._inductor.select_algorithm import extern_kernels
+from triton.runtime import interpreter
 
 _KERNEL = re.compile(r"^(\w+) = async_compile\.triton\('\w+', '''(.*?)''', device_str='cuda'\)$", re.M | re.S)
 _WRAPPER = re.compile(r"^class Runner:.*?^call = runner\.call$", re.M | re.S)
@@ -27,6 +28,18 @@ from torch._inductor.runtime import triton_helpers
 _TRANSLATED = {"rk.to(tl.int32)": "rk", " & (idx_q < BATCH)": ""}
 """The interpreter counts in Python's numbers, and takes no mask that compares two of them; no batch here needs it."""
 _BLOCK = 64
+
+
+_patch_lang_tensor = interpreter._patch_lang_tensor
+
+
+def _with_indices(tensor, scope):
+    """Up to 3.6 Triton has numpy make a number of an array of one element, which numpy 2.4 refuses."""
+    _patch_lang_tensor(tensor, scope)
+    scope.set_attr(tensor, "__index__", lambda self: self.handle.data.item())
+
+
+interpreter._patch_lang_tensor = _with_indices
 
 
 class Kernel:

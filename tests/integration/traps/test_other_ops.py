@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 import sympy
 import torch
+from tests.integration.by_torch import BMM_INTO_ANOTHER_TYPE_HAS_TEMPLATES, library_kernels
 from tests.integration.choices.lab import H200, Tensor, batch, lower, matrix
 from torch._inductor.choices import InductorChoices
 from torch._inductor.fx_passes.post_grad import post_grad_passes
@@ -63,12 +64,16 @@ OPS = {
         {"prepare": lambda graph: post_grad_passes(graph, True)},
     ),
     "int_mm": Op(torch._int_mm, (matrix(512, 1024, dtype=torch.int8), matrix(1024, 2048, dtype=torch.int8)), 1),
-    "bmm into another type": Op(wide_bmm, (batch(4, 512, 1024), batch(4, 1024, 2048)), 1),
+    "bmm into another type": Op(
+        wide_bmm, (batch(4, 512, 1024), batch(4, 1024, 2048)), int(BMM_INTO_ANOTHER_TYPE_HAS_TEMPLATES)
+    ),
     "mm into another type": Op(wide_mm, (matrix(512, 1024), matrix(1024, 2048)), 0),
     "float64 mm": Op(torch.mm, (matrix(512, 1024, dtype=F64), matrix(1024, 2048, dtype=F64)), 0),
     "float64 bmm": Op(torch.bmm, (batch(4, 64, 128, dtype=F64), batch(4, 128, 64, dtype=F64)), 0),
     "float64 addmm": Op(
-        torch.addmm, (Tensor((2048,), None, F64), matrix(512, 1024, dtype=F64), matrix(1024, 2048, dtype=F64)), 0
+        torch.addmm,
+        (Tensor((2048,), None, F64), matrix(512, 1024, dtype=F64), matrix(1024, 2048, dtype=F64)),
+        len(library_kernels("addmm")) - 1,
     ),
     "whole numbers": Op(torch.mm, (matrix(64, 64, dtype=torch.int64), matrix(64, 64, dtype=torch.int64)), 0),
     "convolution": Op(convolved, (Tensor((8, 64, 32, 32)), Tensor((64, 64, 3, 3))), 0),
