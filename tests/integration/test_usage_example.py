@@ -8,6 +8,7 @@ import sys
 from pathlib import Path
 
 import pytest
+from tests.integration.by_torch import library_kernels
 from tests.integration.choices.models import write_model
 
 
@@ -24,7 +25,11 @@ def run(tmp_path: Path):
 
 def test_with_a_model_all_steps_are_shown(run, tmp_path):
     done = run("--model", str(write_model(tmp_path / "all.safetensors")))
-    assert (done.returncode, done.stderr) == (0, "")
+    assert done.returncode == 0, done.stderr
+    # Of two library kernels for a linear layer, torch is left to choose on a device that the model does not know.
+    falls_back = len(library_kernels("addmm")) > 1
+    assert ("fallback_hardware_mismatch" in done.stderr) is falls_back
+    assert falls_back or not done.stderr
     lines = done.stdout.splitlines()
     assert lines[0].startswith("set up: matmul: registered (by ")
     assert "made-up 1" in lines[0]

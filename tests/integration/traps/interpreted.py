@@ -15,8 +15,9 @@ from types import ModuleType
 
 import torch
 import triton
-from torch._C._dynamo.guards import _reinterpret_tensor, assert_size_stride
+from torch._C._dynamo import guards
 from torch._inductor.select_algorithm import extern_kernels
+from triton.runtime import interpreter
 
 _KERNEL = re.compile(r"^(\w+) = async_compile\.triton\('\w+', '''(.*?)''', device_str='cuda'\)$", re.M | re.S)
 _WRAPPER = re.compile(r"^class Runner:.*?^call = runner\.call$", re.M | re.S)
@@ -27,6 +28,18 @@ from torch._inductor.runtime import triton_helpers
 _TRANSLATED = {"rk.to(tl.int32)": "rk", " & (idx_q < BATCH)": ""}
 """The interpreter counts in Python's numbers, and takes no mask that compares two of them; no batch here needs it."""
 _BLOCK = 64
+
+
+_patch_lang_tensor = interpreter._patch_lang_tensor
+
+
+def _with_indices(tensor, scope):
+    """Up to 3.6 Triton has numpy make a number of an array of one element, which numpy 2.4 refuses."""
+    _patch_lang_tensor(tensor, scope)
+    scope.set_attr(tensor, "__index__", lambda self: self.handle.data.item())
+
+
+interpreter._patch_lang_tensor = _with_indices
 
 
 class Kernel:
@@ -60,8 +73,8 @@ def run(source: str, arguments: list[torch.Tensor], folder: Path) -> list[torch.
     namespace = {
         "torch": torch,
         "extern_kernels": extern_kernels,
-        "assert_size_stride": assert_size_stride,
-        "reinterpret_tensor": _reinterpret_tensor,
+        **{name: check for name, check in vars(guards).items() if name.startswith("assert_")},
+        "reinterpret_tensor": guards._reinterpret_tensor,
         "empty_strided_cuda": lambda sizes, strides, dtype: torch.empty_strided(sizes, strides, dtype=dtype),
         "get_raw_stream": lambda device: None,
         "nullcontext": nullcontext,

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import pytest
 import torch
+from tests.integration.by_torch import AUTOHEURISTIC_OF_MM, MODES_WITHOUT_TIMING, torch_may_pad
 from tests.integration.choices.lab import H100, H200, TMA, Tensor, batch, lower, matrix
 from tests.integration.choices.models import write_model
 from torch._inductor import config
 from torch._inductor.choices import InductorChoices
 from torch._inductor.exc import LoweringException
-from torch._inductor.fx_passes.pad_mm import can_pad, mm_replace
+from torch._inductor.fx_passes.pad_mm import mm_replace
+from torch._inductor.virtualized import V
 from torch._subclasses import FakeTensorMode
 
 import diode
@@ -51,7 +53,7 @@ def test_max_autotune_of_gemms_alone_is_enough(make_handler):
     assert handler.get_stats()["decisions"] == 1
 
 
-@pytest.mark.parametrize("mode", ["deterministic", "batch_invariant"])
+@pytest.mark.parametrize("mode", MODES_WITHOUT_TIMING)
 @pytest.mark.parametrize("name", CALLS)
 def test_where_torch_must_not_depend_on_what_is_fastest_diode_stands_aside(make_handler, mode, name):
     for wanted in (1, 3):
@@ -83,12 +85,13 @@ def test_without_aten_and_triton_torch_itself_says_that_there_is_no_choice(make_
 
 def test_torch_s_own_heuristic_is_left_to_choose_where_it_was_asked_for(make_handler, monkeypatch, warnings):
     monkeypatch.setenv("TORCHINDUCTOR_AUTOHEURISTIC_USE", "mm")
-    own = lower(torch.mm, *MM, handler=InductorChoices(), hardware=H100)
+    how = {"hardware": H100, **AUTOHEURISTIC_OF_MM}
+    own = lower(torch.mm, *MM, handler=InductorChoices(), **how)
     for wanted in (1, 3):
         handler = make_handler(top_k_configs=wanted, hardware=(H100,))
-        assert lower(torch.mm, *MM, handler=handler, hardware=H100) == own
+        assert lower(torch.mm, *MM, handler=handler, **how) == own
         assert touched(handler) == {}
-        lower(torch.addmm, *ADDMM, handler=handler, hardware=H100)
+        lower(torch.addmm, *ADDMM, handler=handler, **how)
         assert handler.get_stats()["decisions"] == 1
     assert not warnings()
 
@@ -115,7 +118,7 @@ def test_whether_torch_may_pad_and_benchmark_for_it_stays_with_the_user(model):
     def may_pad(**settings):
         with described_gpu(H200), config.patch(settings), FakeTensorMode():
             a, b = (torch.empty(sizes, dtype=torch.bfloat16, device="cuda:0") for sizes in ((4096, 4095), (4095, 4096)))
-            return can_pad(a, b, torch.ops.aten.mm)
+            return torch_may_pad(a, b)
 
     for _ in range(2):
         assert may_pad()
@@ -148,6 +151,6 @@ def test_templates_that_diode_switched_on_are_not_there_where_it_falls_back(tmp_
     monkeypatch.setenv("DIODE_MODEL_PATH", str(path))
     assert diode.enable()["matmul"].configs == tuple(TMA)
     on = dict.fromkeys(TMA, config.triton.enable_persistent_tma_matmul)
-    handler = config.inductor_choices_class()
+    handler = V.choices
     assert [lower(*call, handler=handler, **on) for call in ((torch.mm, *MM), scaled_mm)] == own
     assert diode.get_stats()["fallback_unsupported_op"] == 2
