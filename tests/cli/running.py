@@ -104,6 +104,7 @@ def one_thread() -> Iterator[None]:
 def in_terminal(folder: Path, *words: object) -> Done:
     """The command on a terminal of 200 columns; what it writes to either stream is in `out`, colours left out."""
     ours, theirs = pty.openpty()
+    surroundings = {**os.environ, **ONE_THREAD, "TERM": "xterm"}
     fcntl.ioctl(theirs, termios.TIOCSWINSZ, struct.pack("HHHH", 50, 200, 0, 0))
     process = subprocess.Popen(
         [sys.executable, "-m", "diode.cli", *map(str, words)],
@@ -111,7 +112,7 @@ def in_terminal(folder: Path, *words: object) -> Done:
         stdin=theirs,
         stdout=theirs,
         stderr=theirs,
-        env={**os.environ, **ONE_THREAD, "TERM": "xterm"},
+        env={name: value for name, value in surroundings.items() if name not in ("COLUMNS", "LINES")},
         start_new_session=True,
     )
     os.close(theirs)
