@@ -15,7 +15,15 @@ def planner():
 
 
 @pytest.fixture(scope="session")
-def pool():
+def shared_pool():
     pool = WorkerPool(2)
     yield pool
     pool.close()
+
+
+@pytest.fixture
+def pool(shared_pool):
+    """Left whole by a test that kills its processes: the next may be of another file."""
+    yield shared_pool
+    while not all(worker.process.is_alive() for worker in shared_pool._workers):
+        shared_pool.results(0.1)

@@ -285,8 +285,7 @@ def test_a_killed_compiler_costs_no_measurement(sweep):
     def kill_once(progress):
         if progress.kernels_waiting and not killed:
             killed.extend(multiprocessing.active_children())
-            for process in killed:
-                os.kill(process.pid, signal.SIGKILL)
+            kill(killed)
 
     swept = sweep([TINY, BATCHED, LINEAR], MadeUpTimes(), sample=FEW, show=kill_once)
     assert killed
@@ -345,9 +344,10 @@ def test_kernels_can_be_compiled_before_there_is_a_gpu(pool, tmp_path):
     assert {path: path.stat().st_mtime_ns for path in store.rglob("*.kernel")} == written
 
 
-def kill_compilers():
-    for process in multiprocessing.active_children():
+def kill(processes):
+    for process in processes:
         os.kill(process.pid, signal.SIGKILL)
+        process.join()
 
 
 def test_a_compiler_that_is_killed_ahead_of_a_sweep_costs_no_kernel(pool, tmp_path):
@@ -356,7 +356,7 @@ def test_a_compiler_that_is_killed_ahead_of_a_sweep_costs_no_kernel(pool, tmp_pa
     def kill_once(progress):
         if progress.kernels and not killed:
             killed.append(progress.kernels)
-            kill_compilers()
+            kill(multiprocessing.active_children())
 
     store = tmp_path / "kernels"
     four = SweepSettings(sample=ChoiceSample(4))
@@ -369,7 +369,7 @@ def test_a_compiler_that_is_killed_ahead_of_a_sweep_costs_no_kernel(pool, tmp_pa
 def test_each_kernel_that_no_compiler_survives_is_a_failure_of_its_own(pool, tmp_path):
     def kill_always(progress):
         if progress.kernels:
-            kill_compilers()
+            kill(multiprocessing.active_children())
 
     store = tmp_path / "kernels"
     four = SweepSettings(sample=ChoiceSample(4))
