@@ -138,6 +138,22 @@ def train_and_judge() -> Iterator[Path]:
     evaluation = FOLDER / "evaluation.json"
     write_atomically(evaluation, _as_json(found, question))
     yield from (model.path, model.path.with_suffix(".json"), evaluation)
+    yield _report(model, question, FOLDER / "report.html")
+
+
+def _report(model: ModelWrapper, question: Question, path: Path) -> Path:
+    from diode.model.truth import Truth
+    from diode.report.charts import draw_charts
+    from diode.report.findings import Inspection, gather
+    from diode.report.page import render
+    from diode.storage.atomic import write_atomically
+
+    _say("4. drawing all of it on one page")
+    training = Truth.of(question.training)
+    found = gather(model.model, model.card, question.asked, Inspection(seed=SEED), training=training)
+    write_atomically(path, render(found, draw_charts(found)))
+    out.print(f"open {path} in a browser", markup=False)
+    return path
 
 
 def _question(folder: Path) -> Question:
