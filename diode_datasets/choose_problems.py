@@ -11,6 +11,7 @@ from __future__ import annotations
 import math
 import random
 from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import replace
 from itertools import groupby
 from pathlib import Path
 
@@ -104,11 +105,13 @@ def ragged_groups() -> Iterator[list[MMShape]]:
 
 def training_problems(held_out: Iterable[MMShape]) -> list[MMShape]:
     mix = ProblemMix(precisions={"bfloat16": 0.55, "float16": 0.25, "tf32": 0.14, "float32": 0.06})
+    biased_batches = replace(mix, ops={"baddbmm": 1.0})
     uniform = UniformSampler(3, mix, TRAINING_LIMITS, 64, 64, 12288)
     sources = (
         FamilySampler(LogNormalSampler(1, mix, TRAINING_LIMITS), TRAINING_GROUP).sample(110 * TRAINING_GROUP),
         FamilySampler(PowerOfTwoSampler(2, mix, TRAINING_LIMITS), TRAINING_GROUP).sample(30 * TRAINING_GROUP),
         FamilySampler(uniform, TRAINING_GROUP).sample(60 * TRAINING_GROUP),
+        FamilySampler(LogNormalSampler(6, biased_batches, TRAINING_LIMITS), TRAINING_GROUP).sample(14 * TRAINING_GROUP),
     )
     held_out = list(held_out)
     groups = [
