@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import copy
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass, fields
+from dataclasses import dataclass
 from functools import cached_property
 from typing import Any, Final, Protocol
 
@@ -240,11 +240,6 @@ def _table_of(configs: Sequence[Any], example: Choice) -> ChoiceTable:
         k_split=np.ones(count),
         adds_bias_itself=np.zeros(count, dtype=np.bool_),
     )
-
-
-def joined(tables: Sequence[ChoiceTable]) -> ChoiceTable:
-    names = [field.name for field in fields(ChoiceTable)]
-    return ChoiceTable(**{name: np.concatenate([getattr(table, name) for table in tables]) for name in names})
 
 
 def is_rankable(space: Space, templates: Iterable[str]) -> bool:

@@ -7,8 +7,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from diode.errors import SelectionError
-from diode.features import least_us
-from diode.integration.candidates import HookCall, Prepared, Space, is_rankable, joined, spaces_of
+from diode.features import ChoiceTable, least_us
+from diode.integration.candidates import HookCall, Prepared, Space, is_rankable, spaces_of
 from diode.integration.conversion import choice_from_ktc, problem_from_inputs
 from diode.integration.coverage import check_covers
 from diode.integration.decision import Decision, Pick, Remembered, as_remembered
@@ -107,7 +107,7 @@ class Selector:
             (ktc,) = spaces[space].generate([place])
             return choice_from_ktc(ktc)
 
-        table = joined([spaces[number].table for number in rankable])
+        table = ChoiceTable.joined([spaces[number].table for number in rankable])
         knowledge = self._learned.knowledge(hardware, model)
         ranked = rank(model, hardware, sizes, table, saving, knowledge)
         known = known_first(knowledge, hardware, sizes, table, ranked, saving, choice_at)
