@@ -41,7 +41,6 @@ from diode.model.truth import MeasuredProblem, Truth
 from diode.model.wrapper import NetworkModel
 from diode.storage import read_dataset
 from diode.types import AtenChoice, Dataset
-from diode.types.dataset import DatasetBuilder
 from provenance import provenance
 
 Trainer = Callable[[Truth], Ranker]
@@ -54,10 +53,7 @@ def training_files() -> list[Path]:
 
 
 def read_together(paths: Iterable[Path]) -> Dataset:
-    builder = DatasetBuilder()
-    for path in paths:
-        builder.extend(read_dataset(path))
-    return builder.build()
+    return Dataset.joined(read_dataset(path) for path in paths)
 
 
 def split_by_inner(truth: Truth, folds: int, seed: int) -> NDArray[np.intp]:

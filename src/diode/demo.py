@@ -16,7 +16,7 @@ from rich.table import Table
 from diode.cli.console import err, fail, microseconds, out
 from diode.cli.durations import duration
 from diode.errors import DiodeError, UsageError
-from diode.types import Dataset, DatasetBuilder, MMShape
+from diode.types import Dataset, MMShape
 
 if TYPE_CHECKING:
     from diode.collection.run import CollectionPlan
@@ -165,10 +165,7 @@ def _question(folder: Path) -> Question:
     if not files:
         raise UsageError(f"{folder}: no h200_train*.parquet is there; run the demo in a checkout of the project")
     started = time.monotonic()
-    builder = DatasetBuilder()
-    for file in files:
-        builder.extend(read_dataset(file))
-    measured = builder.build()
+    measured = Dataset.joined(read_dataset(file) for file in files)
     test_file = folder / "h200_test.parquet"
     exhaustive = test_file.exists()
     if exhaustive:

@@ -15,7 +15,7 @@ from diode.storage import merge, read_datasets, solution_of, statistics, write_d
 from diode.storage.csv_dataset import read_csv, write_csv
 from diode.storage.files import dataset_format
 from diode.storage.solutions import solution_suffix
-from diode.types import Dataset, DatasetBuilder
+from diode.types import Dataset
 
 app = typer.Typer(
     help="Look into data sets, merge and convert them, make solutions of them.",
@@ -98,7 +98,4 @@ def solution(
 
 
 def _read(inputs: list[Path]) -> Dataset:
-    builder = DatasetBuilder()
-    for path in inputs:
-        builder.extend(read_datasets(path))
-    return builder.build()
+    return Dataset.joined(read_datasets(path) for path in inputs)

@@ -26,7 +26,7 @@ from diode.model.training import EpochReport, HeldOut, TrainingSettings, train_o
 from diode.model.truth import Truth
 from diode.model.weights import encode_tensors
 from diode.model.wrapper import ModelWrapper, network_model
-from diode.types import Dataset, DatasetBuilder, MMShape
+from diode.types import Dataset, MMShape
 
 _JUDGED: Final = 4
 """One in so many of the new problems is kept out of the training, to judge it by."""
@@ -83,7 +83,7 @@ def tune(
     hidden = {measured.problem.twin_group for measured in judge.problems}
     training = _where(new, lambda problem: problem.twin_group not in hidden)
     again = None if kept is None else _some_of(kept, truth, settings.seed)
-    both = Truth.of(training if again is None else _joined(training, again))
+    both = Truth.of(training if again is None else Dataset.joined((training, again)))
     network = build_network(card.network)
     network.load_state_dict({name: torch.from_numpy(parameters[name].copy()) for name in card.network.shapes()})
     how = _training_settings(card.network, settings)
@@ -147,13 +147,6 @@ def _some_of(kept: Dataset, new: Truth, seed: int) -> Dataset:
 def _where(dataset: Dataset, holds: Callable[[MMShape], bool]) -> Dataset:
     picked = np.array([isinstance(problem, MMShape) and holds(problem) for problem in dataset.problems], dtype=np.bool_)
     return dataset.select(picked[dataset.columns.problem_id])
-
-
-def _joined(*datasets: Dataset) -> Dataset:
-    builder = DatasetBuilder()
-    for dataset in datasets:
-        builder.extend(dataset)
-    return builder.build()
 
 
 def _sigma_scale(card: ModelCard, held_out: HeldOut) -> float:

@@ -11,7 +11,7 @@ from diode.errors import FileAccessError, UsageError
 from diode.storage.atomic import replacing, write_atomically
 from diode.storage.document import dataset_from_document, dataset_to_document, is_of_another_kind
 from diode.storage.flaws import naming_file
-from diode.types.dataset import Dataset, DatasetBuilder
+from diode.types.dataset import Dataset
 
 DatasetFormat = Literal["json", "msgpack", "parquet"]
 DATASET_FORMATS: Final[tuple[DatasetFormat, ...]] = get_args(DatasetFormat)
@@ -39,10 +39,7 @@ def read_datasets(path: StrPath, extensions: Collection[str] | None = None) -> D
     `extensions` says which files of the folder are read (`json` or `.json`); by default all that can hold a dataset.
     Hidden files and folders in it are left alone.
     """
-    builder = DatasetBuilder()
-    for file in dataset_files(path, extensions):
-        builder.extend(read_dataset(file))
-    return builder.build()
+    return Dataset.joined(read_dataset(file) for file in dataset_files(path, extensions))
 
 
 def dataset_files(path: StrPath, extensions: Collection[str] | None = None) -> list[Path]:

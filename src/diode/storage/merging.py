@@ -8,7 +8,7 @@ import msgspec
 import numpy as np
 from numpy.typing import NDArray
 
-from diode.types.dataset import Dataset, DatasetBuilder
+from diode.types.dataset import Dataset
 from diode.types.measurement import Environment, Failure
 
 _WRONG, _TIMED, _EXPLAINED, _UNEXPLAINED = range(4)
@@ -29,10 +29,7 @@ def merge(datasets: Iterable[Dataset]) -> Dataset:
 
     Rows stay in the order in which they were given.
     """
-    builder = DatasetBuilder()
-    for dataset in datasets:
-        builder.extend(dataset)
-    everything = builder.build()
+    everything = Dataset.joined(datasets)
     return everything.select(_best_rows(everything))
 
 

@@ -87,6 +87,14 @@ class Dataset:
             builder.add(measurement)
         return builder.build()
 
+    @classmethod
+    def joined(cls, datasets: Iterable[Dataset]) -> Dataset:
+        """All rows of one after the other; taken one by one, so that a generator need hold no two of them."""
+        builder = DatasetBuilder()
+        for dataset in datasets:
+            builder.extend(dataset)
+        return builder.build()
+
     def __len__(self) -> int:
         return len(self.columns.problem_id)
 
